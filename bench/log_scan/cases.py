@@ -46,6 +46,10 @@ class Case:
     text: str = ""
     #: The share of the bytes of a full scan that a fresh process may read.
     most_bytes: float | None = None
+    #: Whether the floor does what the case asks for: it matches no patterns, and reads no other columns of found rows.
+    has_floor: bool = True
+    #: Whether it takes the same time however many rows the lake has.
+    is_flat: bool = False
     sql: str = "SELECT count(*) FROM {table} WHERE {where}"
 
 
@@ -75,7 +79,7 @@ def cases(lake: Lake) -> list[Case]:
 
     def pattern(name: str, expression: str) -> Case:
         scan = unordered(Matches(MESSAGE, expression, anchored=False))
-        return Case(name, scan, f"regexp_matches(message, '{expression}')", ("message",))
+        return Case(name, scan, f"regexp_matches(message, '{expression}')", ("message",), has_floor=False)
 
     service = equal("service_name", "service-07")
     of_service = "service_name = 'service-07'"
@@ -102,6 +106,7 @@ def cases(lake: Lake) -> list[Case]:
         Case("lines of a service", unordered(service, "message"), of_service, ("service_name", "message"),
              sql="SELECT count(message) FROM {table} WHERE {where}"),
         Case("last 100 of a service", RowScan(LOGS, service, limit=100), of_service, ("service_name", *times),
-             sql=_LAST),
-        Case("export of a service", RowScan(LOGS, service), of_service, ("service_name", "message"), sql=_EXPORT),
+             is_flat=True, sql=_LAST),
+        Case("export of a service", RowScan(LOGS, service), of_service, ("service_name", "message"), sql=_EXPORT,
+             has_floor=False),
     ]  # fmt: skip

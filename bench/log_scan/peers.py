@@ -14,6 +14,7 @@ from bench.log_scan.cases import Case
 
 #: Answers a case, and returns the number that all must agree on.
 Peer = Callable[[Case], int]
+FLOOR = "floor"
 
 
 def duckdb_over(paths: Sequence[str]) -> Peer:

@@ -2,26 +2,30 @@
 
 Times are CPU milliseconds of this process, all threads, and elapsed ones: the best of several runs. Cold means
 that no column was decoded before; hot, that the same was asked before. Bytes are those that a fresh process asks of the
-store, as a share of the columns that a full scan would read.
+store, as a share of the columns that a full scan would read. `targets.py` says what is wanted.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import gc
+import itertools
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 from bench.log_scan.cases import Case, cases
 from bench.log_scan.lines import Lake, lake
-from bench.log_scan.peers import clickhouse_over, duckdb_over, floor_over
+from bench.log_scan.peers import FLOOR, Peer, clickhouse_over, duckdb_over, floor_over
 from bench.log_scan.source import Segments
+from bench.log_scan.targets import Measured, Times, figures, growth
+from bench.served.report import Report, say
 
 from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
@@ -36,18 +40,35 @@ DECODED_BYTES = 8 << 30
 _THREADS = 8
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a million records, fewer runs")
-    parser.add_argument("--rows", type=int, help="so many records instead")
+    parser.add_argument("--rows", type=int, action="append", help="so many records instead; may be repeated")
     parser.add_argument("--runs", type=int, default=3, help="runs of each case; the best counts")
-    parser.add_argument("--only", default="", help="only cases whose name has this text")
+    parser.add_argument("--only", action="append", help="only cases whose name has this text; may be repeated")
+    parser.add_argument("--peer", action="append", help="only this peer; may be repeated")
     parser.add_argument("--keep", help="folder for the records, to find them again in the next run")
+    parser.add_argument("--load", action="store_true", help="only make the records in the folder of --keep")
     options = parser.parse_args(arguments)
+    report = Report()
+    measured: dict[int, dict[str, Measured]] = {}
     warm()
-    for rows in [options.rows] if options.rows else QUICK if options.quick else FULL:
+    # As query workers do: what is here stays.
+    gc.freeze()
+    for rows in options.rows or (QUICK if options.quick else FULL):
         with _folder(options.keep, rows) as folder:
-            measure(lake(folder, rows), folder, rows, 2 if options.quick else options.runs, options.only)
+            records = lake(folder, rows)
+            say(f"{rows:,} records in {len(records.segments)} segments, {records.size_bytes:,} bytes")
+            if not options.load:
+                runs = 2 if options.quick else options.runs
+                chosen = _Chosen(runs, options.only or [""], options.peer)
+                measured[rows] = _measure(records, folder, rows, chosen, report)
+    sizes = sorted(measured)
+    for few, many in itertools.pairwise(sizes):
+        for name, of_many in measured[many].items():
+            report.tell(*growth(few, measured[few][name], many, of_many))
+    report.conclude("one process; cold: nothing decoded before, the objects are in the disk cache")
+    return 0
 
 
 @contextlib.contextmanager
@@ -61,18 +82,29 @@ def _folder(keep: str | None, rows: int) -> Iterator[Path]:
         yield folder
 
 
-def measure(records: Lake, folder: Path, rows: int, runs: int, only: str) -> None:
-    sys.stderr.write(f"{rows:,} records in {len(records.segments)} segments, {records.size_bytes:,} bytes\n")
-    peers = {"DuckDB": duckdb_over(records.paths), "floor": floor_over(records.paths)}
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is measured: cases whose name has one of the texts, beside these peers; None: all."""
+
+    runs: int
+    only: Sequence[str]
+    peers: Sequence[str] | None
+
+
+def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Report) -> dict[str, Measured]:
+    runs = chosen.runs
+    peers: dict[str, Peer] = {"DuckDB": duckdb_over(records.paths), FLOOR: floor_over(records.paths)}
     clickhouse = clickhouse_over(records.paths)
     if clickhouse is None:
-        sys.stderr.write("chDB is not installed: no figures of ClickHouse\n")
+        say("chDB is not installed: no figures of ClickHouse (pip install -e '.[bench]')")
     else:
         peers["chDB"] = clickhouse
+    peers = {name: peer for name, peer in peers.items() if chosen.peers is None or name in chosen.peers}
     store = open_store(StoreConfig(records.bucket.as_uri()))
     cache = ObjectCache(store, folder / "cache", 100 << 30)
     for segment in records.segments:
         cache.get(segment.key)
+    found: dict[str, Measured] = {}
     with ThreadPoolExecutor(_THREADS) as pool, tempfile.TemporaryDirectory() as empty:
 
         def ask(case: Case, opener: RowsOpener, tally: RowTally) -> int:
@@ -81,36 +113,29 @@ def measure(records: Lake, folder: Path, rows: int, runs: int, only: str) -> Non
             return sum(batch.num_rows for batch in source.rows(asked)) if isinstance(asked, RowScan) else asked(source)
 
         for case in cases(records):
-            if only not in case.name:
+            if not any(text in case.name for text in chosen.only):
                 continue
             fresh = RowTally()
             answer = ask(case, RowsOpener(store, ObjectCache(store, Path(empty), 1)), fresh)
             cold_opener = RowsOpener(store, cache)
             hot_opener = RowsOpener(store, cache, decoded=ByteLru(DECODED_BYTES))
-            cold = best(lambda case=case, opener=cold_opener: ask(case, opener, RowTally()), runs, 1)
-            hot = best(lambda case=case, opener=hot_opener: ask(case, opener, RowTally()), runs, 2)
-            line = {
-                "bench": "log_scan",
-                "rows": rows,
-                "case": case.name,
-                "answer": answer,
-                "hot_cpu_ms": hot[0],
-                "hot_ms": hot[1],
-                "cold_cpu_ms": cold[0],
-                "cold_ms": cold[1],
-                "bytes_percent": round(100 * fresh.read_bytes / _full_scan_bytes(records, case), 3),
-                "bytes_percent_target": None if case.most_bytes is None else 100 * case.most_bytes,
-            }
+            of_peers: dict[str, Times] = {}
             for name, peer in peers.items():
                 theirs = peer(case)
-                assert name == "floor" or theirs == answer, f"{case.name}: {answer}, but {name} says {theirs}"
-                line[f"{name}_cpu_ms"], line[f"{name}_ms"] = best(lambda case=case, peer=peer: peer(case), runs, 0)
-                line[f"ratio_to_{name}"] = round(hot[0] / line[f"{name}_cpu_ms"], 3)
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
+                assert name == FLOOR or theirs == answer, f"{case.name}: {answer}, but {name} says {theirs}"
+                of_peers[name] = best(lambda case=case, peer=peer: peer(case), runs, 0)
+            measured = found[case.name] = Measured(
+                case,
+                cold=best(lambda case=case, opener=cold_opener: ask(case, opener, RowTally()), runs, 1),
+                hot=best(lambda case=case, opener=hot_opener: ask(case, opener, RowTally()), runs, 2),
+                bytes_percent=100 * fresh.read_bytes / _full_scan_bytes(records, case),
+                peers=of_peers,
+            )
+            report.tell(*figures(rows, measured))
+    return found
 
 
-def best(call: Callable[[], int], runs: int, warming: int) -> tuple[float, float]:
+def best(call: Callable[[], int], runs: int, warming: int) -> Times:
     """CPU and elapsed milliseconds, the best of the runs after some to warm up."""
     for _ in range(warming):
         call()
@@ -120,7 +145,7 @@ def best(call: Callable[[], int], runs: int, warming: int) -> tuple[float, float
         call()
         spent.append(time.process_time() - cpu)
         elapsed.append(time.perf_counter() - began)
-    return round(min(spent) * 1e3, 2), round(min(elapsed) * 1e3, 2)
+    return Times(min(spent) * 1e3, min(elapsed) * 1e3)
 
 
 def _full_scan_bytes(records: Lake, case: Case) -> int:
@@ -136,4 +161,4 @@ def _full_scan_bytes(records: Lake, case: Case) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

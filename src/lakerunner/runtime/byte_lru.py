@@ -41,14 +41,18 @@ class ByteLru(Generic[T]):
 
     def offer(self, key: Hashable, thing: T, size_bytes: int) -> None:
         """Store the entry if it was offered before: one-off reads must not evict hot entries."""
+        if self.ask(key):
+            self.put(key, thing, size_bytes)
+
+    def ask(self, key: Hashable) -> bool:
+        """Note that there was a use for the entry, so that the next offer stores it; return whether that was known."""
         with self._lock:
             again = key in self._offered
             self._offered[key] = None
             self._offered.move_to_end(key)
             while len(self._offered) > _MAX_OFFERED:
                 self._offered.popitem(last=False)
-        if again:
-            self.put(key, thing, size_bytes)
+        return again
 
     def clear(self) -> None:
         with self._lock:

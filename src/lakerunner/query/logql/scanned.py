@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from lakerunner.query.language import RowSource
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Check, Entries
+from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.pipeline import pipeline_of
+from lakerunner.query.logql.records import TIME
 from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
 
 #: Lines are parsed so many at a time: a query that is cancelled ends between two pieces.
@@ -36,12 +37,16 @@ class ScannedEntries:
         names: frozenset[str] | None,
         need_lines: bool,
         by: frozenset[str] | None = None,
+        edges: Ints | None = None,
     ) -> Iterator[_Piece]:
         pipeline = pipeline_of(selector, names, need_lines=need_lines)
         most = _PIECE_ROWS if pipeline.reads_lines else None
 
         def piped(rows: ReadableRows) -> list[_Piece]:
-            batch = rows.batch(pipeline.columns)
+            # Templates may show the time of an entry; other stages do not look at it.
+            coarse = edges is not None and pipeline.number is not None
+            batch = _with_coarse_times(rows, pipeline.columns, edges) if coarse else None
+            batch = rows.batch(pipeline.columns) if batch is None else batch
             return [pipeline.run(pipeline.entries(piece), self._check) for piece in _pieces(batch, most)]
 
         form = None
@@ -51,6 +56,17 @@ class ScannedEntries:
             for piece in pieces:
                 if len(piece):
                     yield piece
+
+
+def _with_coarse_times(rows: ReadableRows, columns: Sequence[str] | None, edges: Ints | None) -> pa.RecordBatch | None:
+    """The rows with times in the same intervals as their own; None if these have to be read."""
+    if columns is None or edges is None or (times := rows.coarse_times(TIME, edges)) is None:
+        return None
+    values = pa.array(times).view(pa.timestamp("ns", "UTC"))
+    # A batch without columns, as of a file that has none of these, does not know its number of rows.
+    others = rows.batch([name for name in columns if name != TIME])
+    schema = pa.schema([pa.field(TIME, values.type), *others.schema], metadata=others.schema.metadata)
+    return pa.RecordBatch.from_arrays([values, *others.columns], schema=schema)
 
 
 def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:

@@ -118,6 +118,9 @@ class _Rows:
     def some(self, places: Ints) -> _Rows:
         return _Rows(self.whole.take(pa.array(places)))
 
+    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
+        return None
+
     @property
     def segment(self) -> Hashable:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.entries import Category, Entries, Ints
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.stages.compile import compile_stages
@@ -51,6 +51,7 @@ class MemoryEntries:
         names: frozenset[str] | None,
         need_lines: bool,
         by: frozenset[str] | None = None,
+        edges: Ints | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         self.asked.append((names, need_lines))
         return self._selected(selector, start_ns, end_ns, names)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import ERROR, Entries
+from lakerunner.query.logql.entries import ERROR, Entries, Ints
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -50,6 +50,7 @@ class _Kept(MemoryEntries):
         names: frozenset[str] | None,
         need_lines: bool,
         by: frozenset[str] | None = None,
+        edges: Ints | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         assert by is not None
         for piece in self._selected(selector, *_FOREVER, names):

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.query.scan.rows.page_file import LeafBytes
+from lakerunner.query.scan.rows.page_file import Chunk, LeafBytes
 from lakerunner.query.scan.rows.page_kernels import AT, PACKED_BYTES, VALUES, page_heads
+from lakerunner.query.scan.rows.page_values import tested_texts as masks_of
 from lakerunner.query.scan.rows.page_values import values_of
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
@@ -60,7 +62,11 @@ def _leaf(body: bytes) -> tuple[pa.Field, LeafBytes, int]:
     start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
     pages = body[data : start + chunk.total_compressed_size]
     optional = metadata.schema.column(0).max_definition_level == 1
-    return field, LeafBytes(chunk, body[start:data], [pages], is_flat=True, is_optional=optional), metadata.num_rows
+    return (
+        field,
+        LeafBytes(Chunk.of(chunk), body[start:data], [pages], is_flat=True, is_optional=optional),
+        metadata.num_rows,
+    )
 
 
 @pytest.mark.parametrize("case", _CASES)
@@ -80,6 +86,13 @@ def test_values_are_those_of_pyarrow(case: str, data: st.DataObject) -> None:
     plain = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
     assert plain.equals(repeated)
     assert found.null_count == repeated.null_count
+    begin = data.draw(st.integers(0, rows))
+    end = data.draw(st.integers(begin, rows))
+    part = values_of(field, leaf, rows, (begin, end))
+    assert part is not None
+    part.validate(full=True)
+    plain = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
+    assert plain.equals(repeated.slice(begin, end - begin))
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -109,6 +122,44 @@ def test_damaged_bytes_are_an_error_or_do_no_harm(case: str, *, checksums: bool)
         if found is not None and checksums:
             found.validate(full=True)
     assert errors > (80 if checksums else 0)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+@pytest.mark.parametrize("nulls", [0, 0.3])
+def test_texts_are_tested_page_by_page(codec: str, nulls: float) -> None:
+    random = np.random.default_rng(7)
+    texts = [
+        None if random.random() < nulls else f"line {n} " + "x" * int(n % 90) for n in random.integers(0, 500, 4_000)
+    ]
+    values = pa.array(texts, pa.string())
+    _, leaf, rows = _leaf(_written(values, "DELTA_LENGTH_BYTE_ARRAY", 3_000, nullable=True, codec=codec))
+    sizes: list[int] = []
+
+    def test(page: pa.Array) -> np.ndarray:
+        sizes.append(len(page))
+        page.validate(full=True)
+        return pc.fill_null(pc.match_substring(page, "line 4"), False).to_numpy(zero_copy_only=False)
+
+    found = masks_of(leaf, rows, test)
+    assert found is not None and len(sizes) > 10
+    assert found[0].tolist() == [text is not None and "line 4" in text for text in texts]
+    assert (found[1] is None) == (not nulls)
+    assert found[1] is None or found[1].tolist() == [text is None for text in texts]
+
+
+def test_only_the_beginning_of_the_last_page_is_decompressed() -> None:
+    """The end of a page that is not needed may be damaged, where nothing has a checksum."""
+    texts = [f"{n:06} " + "".join(map(str, np.random.default_rng(n).integers(0, 9, 60))) for n in range(6_000)]
+    values = pa.array(texts)
+    body = _written(values, "DELTA_LENGTH_BYTE_ARRAY", 1 << 20, nullable=True, checksums=False)
+    field, leaf, rows = _leaf(body)
+    damaged = bytearray(leaf.pages[0])
+    damaged[-2_000:-1_000] = bytes(1_000)
+    leaf = replace(leaf, pages=[bytes(damaged)])
+    part = values_of(field, leaf, rows, (100, 900))
+    assert part is not None and part.equals(values.slice(100, 800))
+    with pytest.raises(ValueError, match="damaged"):
+        values_of(field, leaf, rows)
 
 
 def test_few_rows_get_the_words_that_they_have() -> None:

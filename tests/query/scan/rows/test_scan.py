@@ -94,6 +94,23 @@ def test_bloom_filters_exclude_an_absent_trace(lake: LakeOfRows, monkeypatch: py
     assert tally.read_bytes < 0.01 * segment.size_bytes
 
 
+def test_an_absent_text_is_excluded_by_two_blocks_of_a_needle_filter(
+    lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = pa.array([f"request {number:08x} took {number % 977} ms" for number in range(MANY)])
+    table = many_logs()
+    segment = lake.write_table(table.set_column(table.schema.get_field_index("message"), "message", messages))
+    reads: list[list[int]] = []
+    original = GroupReader.read
+    monkeypatch.setattr(
+        GroupReader, "read", lambda self, ranges: reads.append([size for _, size in ranges]) or original(self, ranges)
+    )
+    tally = RowTally()
+    assert lake.scan([segment], RowScan(LOGS, parse('message contains "0123456789abcdefghijklmnop"')), tally) is None
+    assert tally.pruned_by_needles == tally.groups
+    assert reads == [[32, 32]] * tally.groups
+
+
 def test_needle_filters_exclude_an_absent_text(lake: LakeOfRows, monkeypatch: pytest.MonkeyPatch) -> None:
     small_groups(monkeypatch, 10_000)
     table = many_logs()

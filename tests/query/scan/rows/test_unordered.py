@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,6 +17,7 @@ from lakerunner.formats.attributes import keys_of, with_keys
 from lakerunner.model.errors import LakeError, LimitHit
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.signals.logs import LOGS
+from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.hidden import predicate_condition
 from lakerunner.query.scan.rows import group_rows, opened, row_columns, unordered
@@ -86,6 +89,65 @@ def test_decoded_columns_stay_in_memory(lake: LakeOfRows) -> None:
     rows.append(sum(batch.num_rows for batch in batches_of(lake, [segment], scan, tally)))
     assert len(set(rows)) == 1
     assert tally.decoded == 0 and tally.decoded_hits > 0 and tally.read_bytes == 0
+
+
+def test_a_few_pages_on_the_disk_are_read_by_the_thread_that_chose_them(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    lake.cache.get(segment.key)
+    threads: set[int] = set()
+
+    def make(rows: ReadableRows) -> list[str]:
+        threads.add(threading.get_ident())
+        return rows.batch(("message",)).column("message").to_pylist()
+
+    def lines(expression: str) -> list[str]:
+        threads.clear()
+        scan = RowScan(LOGS, parse(expression), ("message",), ordered=False)
+        given = lake.opener, [segment], scan, lambda _: None, RowTally(), lambda *_: None, make, POOL
+        return sorted(line for found in map_groups(*given) for line in found)
+
+    expected = [f"line {number} of {ROWS}" for number in range(ROWS) if number % 5 == 3]
+    assert lines('attr_http_route = "/r/3"') == sorted(expected)
+    assert len(threads) == 1
+    # A search in texts is shared by threads.
+    assert lines('message contains "line 77 "') == [f"line 77 of {ROWS}"]
+    assert threading.get_ident() not in threads
+
+
+def test_texts_that_are_only_tested_are_kept_when_they_are_asked_for_again(lake: LakeOfRows) -> None:
+    segment = lake.write_table(table())
+    tallies = []
+    for text in ("7", "8", "9", "10"):
+        tallies.append(RowTally())
+        scan = RowScan(LOGS, parse(f'message contains "{text}"'), ordered=False, columns=())
+        found = sum(batch.num_rows for batch in batches_of(lake, [segment], scan, tallies[-1]))
+        assert found == sum(text in f"line {number} of {ROWS}" for number in range(ROWS))
+    assert tallies[0].decoded and tallies[0].read_bytes
+    assert not tallies[2].read_bytes and not tallies[3].read_bytes
+
+
+def test_times_are_not_read_if_one_interval_has_them_all(lake: LakeOfRows) -> None:
+    """Ten groups of 64 rows, one in each millisecond."""
+    whole = table()
+    stamps = pa.array([number * NS_PER_MS for number in range(ROWS)]).cast(whole.schema.field("timestamp").type)
+    segment = lake.write_table(whole.set_column(whole.schema.get_field_index("timestamp"), "timestamp", stamps))
+
+    def times(*edges_ms: int) -> list[list[int] | None]:
+        edges = np.array(edges_ms, np.int64) * NS_PER_MS
+
+        def make(rows: ReadableRows) -> list[list[int] | None]:
+            found = rows.coarse_times("timestamp", edges)
+            return [None if found is None else (found // NS_PER_MS).tolist()]
+
+        scan = RowScan(LOGS, columns=("timestamp",), ordered=False)
+        given = lake.opener, [segment], scan, lambda _: None, RowTally(), lambda *_: None, make, POOL
+        return [each for found in map_groups(*given) for each in found]
+
+    assert all(found is not None and len(found) == 64 and 0 <= min(found) < ROWS for found in times(-1, ROWS))
+    assert all(found is None for found in times(ROWS, 2 * ROWS))
+    # An interval does not include its first edge; and one edge cuts a group.
+    assert sum(found is None for found in times(0, ROWS)) == 1
+    assert sum(found is None for found in times(-1, 100, ROWS)) == 1
 
 
 def test_a_limit_ends_the_scan_early(lake: LakeOfRows) -> None:

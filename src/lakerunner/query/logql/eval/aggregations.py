@@ -55,7 +55,8 @@ def aggregated(
     bare = windows.uncovered()
     selector = without_idle_parsers(node.range.selector, needs)
     by = needs.by if isinstance(samples, _Counts) and not needs.lines else None
-    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by):
+    edges = None if isinstance(samples, _Values) else windows.edges
+    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by, edges):
         evaluation.check_time()
         if isinstance(part, SeriesTimes):
             assert isinstance(samples, _Counts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from lakerunner.query.logql.ast import LogSelector
-from lakerunner.query.logql.entries import Entries
+from lakerunner.query.logql.entries import Entries, Ints
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 
 
@@ -19,6 +19,7 @@ class EntrySource(Protocol):
         names: frozenset[str] | None,
         need_lines: bool,
         by: frozenset[str] | None = None,
+        edges: Ints | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         """The entries in [start_ns, end_ns) that pass the selector and its stages, in any order and in pieces.
 
@@ -27,5 +28,8 @@ class EntrySource(Protocol):
 
         With `by`, entries are only counted, by these labels and by time. Some pieces may then be `SeriesTimes`, and
         those may have times outside the range.
+
+        With `edges`, the caller only asks in which interval (edges[j], edges[j + 1]] an entry lies. Its time may be
+        another one of the same interval then.
         """
         ...

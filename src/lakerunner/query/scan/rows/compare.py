@@ -50,7 +50,7 @@ def compare(array: pa.Array, op: Op, value: Literal) -> Mask:
 
 
 def mask_of(array: pa.Array) -> Mask:
-    filled: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    filled: Mask = (pc.fill_null(array, False) if array.null_count else array).to_numpy(zero_copy_only=False)
     return filled
 
 

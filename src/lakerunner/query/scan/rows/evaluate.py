@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import as_text
 from lakerunner.model.text_bytes import text_bytes
+from lakerunner.query.scan.rows.automaton import UNKNOWN, YES, Automaton, automaton_of
 from lakerunner.query.scan.rows.compare import Mask, compare, has_text, mask_of
 from lakerunner.query.scan.rows.predicate import (
     And,
@@ -31,10 +33,12 @@ from lakerunner.query.scan.rows.predicate import (
     leaves,
 )
 from lakerunner.query.scan.rows.required_texts import required_texts
-from lakerunner.query.scan.rows.substring import Needle, containing
+from lakerunner.query.scan.rows.substring import Choice, Needle, containing
 from lakerunner.query.series.patterns import STEPS_PER_CHECK
 
 Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
 #: Returns a mask of the values that pass. Null never passes. The array must not be dictionary-encoded.
 Test = Callable[[pa.Array], Mask]
 Check = Callable[[], object]
@@ -42,6 +46,10 @@ Check = Callable[[], object]
 _FEW_VALUES = 3
 #: Texts of one clause, and clauses, that are looked for before a pattern is matched. More cost as much as matching.
 _MAX_NEEDLES, _MAX_CLAUSES = 3, 2
+#: For fewer bytes, an automaton would take longer to make than it saves.
+_MANY_BYTES = 256 << 10
+#: Texts that an automaton matches before the next check.
+_ROWS_PER_CHECK = 65_536
 #: A part that was matched in this time may be followed by one twice as large.
 _SOON_S = 0.005
 #: If more than this share of the values is left, all are tested: copying those that are left costs as much.
@@ -53,6 +61,10 @@ class Columns(Protocol):
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         """The arrays that may hold the rows' values, with a value or null per row. The first non-null value counts."""
+        ...
+
+    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
+        """Which values pass the test and which are null, None: none, if they are not to be kept; else None."""
         ...
 
     def check(self) -> None:
@@ -120,14 +132,24 @@ def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
     found = np.zeros(len(rows), np.bool_)
     undecided: Mask | None = None
     for name in leaf.ref.names():
-        for array in columns.arrays(name, rows):
-            passed = tested(test, array)
+        for passed, absent in _tested(columns, name, rows, test):
             found |= passed if undecided is None else passed & undecided
-            absent = mask_of(array.is_null()) if array.null_count else np.zeros(len(rows), np.bool_)
+            if absent is None:
+                return found
             undecided = absent if undecided is None else undecided & absent
             if not undecided.any():
                 return found
     return found
+
+
+def _tested(columns: Columns, name: str, rows: Ints, test: Test) -> Iterator[tuple[Mask, Mask | None]]:
+    """For each array that may hold the values: which of them pass, and which are null."""
+    apart = columns.tested(name, rows, test)
+    if apart is not None:
+        yield apart
+        return
+    for array in columns.arrays(name, rows):
+        yield tested(test, array), mask_of(array.is_null()) if array.null_count else None
 
 
 def tested(test: Test, array: pa.Array) -> Mask:
@@ -152,15 +174,18 @@ def test_of(leaf: Leaf, check: Check = lambda: None) -> Test:
         case In(_, values):
             return _in(values, check)
         case Matches():
-            return lambda array: _matches(as_text(array), leaf, check) if has_text(array.type) else _none(array)
+            choices: dict[Needle, Choice] = defaultdict(Choice)
+            return lambda array: (
+                _matches(as_text(array), leaf, check, choices) if has_text(array.type) else _none(array)
+            )
         case Contains(_, needle):
-            wanted = Needle(needle)
-            return lambda array: containing(as_text(array), wanted) if has_text(array.type) else _none(array)
+            wanted, choice = Needle(needle), Choice()
+            return lambda array: containing(as_text(array), wanted, choice) if has_text(array.type) else _none(array)
         case Exists():
             return lambda array: mask_of(array.is_valid())
 
 
-def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
+def _matches(texts: pa.Array, leaf: Matches, check: Check, choices: Mapping[Needle, Choice]) -> Mask:
     """A mask of the texts that match. Only texts that contain what every match contains are matched."""
     required = required_texts(leaf.expression)
     clauses = [clause for clause in required.clauses if len(clause) <= _MAX_NEEDLES]
@@ -170,7 +195,7 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     for clause in sorted(clauses, key=lambda clause: -min(len(needle.text) for needle in clause))[:_MAX_CLAUSES]:
         if count > len(texts) * _MANY:
             check()
-            candidates &= np.logical_or.reduce([containing(texts, needle) for needle in clause])
+            candidates &= np.logical_or.reduce([containing(texts, needle, choices[needle]) for needle in clause])
             count = int(candidates.sum())
     if required.is_all and clauses:
         return candidates
@@ -184,8 +209,33 @@ def _matches(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
 def _matched(texts: pa.Array, leaf: Matches, check: Check) -> Mask:
     """A mask of the texts that match. Arrow cannot be interrupted, so it gets as much at a time as is matched soon."""
     pattern = leaf.compiled
-    _, offsets = text_bytes(texts)
+    data, offsets = text_bytes(texts)
     pattern.steps(int(np.diff(offsets).max(initial=0)))
+    if offsets[-1] - offsets[0] >= _MANY_BYTES and (automaton := automaton_of(leaf.expression)) is not None:
+        return _by_automaton(automaton, texts, data, offsets, leaf, check)
+    return _by_re2(texts, offsets, leaf, check)
+
+
+def _by_automaton(
+    automaton: Automaton, texts: pa.Array, data: Bytes, offsets: Ints32, leaf: Matches, check: Check
+) -> Mask:
+    found = np.zeros(len(texts), np.bool_)
+    for begin in range(0, len(texts), _ROWS_PER_CHECK):
+        check()
+        verdicts = automaton.verdicts(data, offsets[begin : begin + _ROWS_PER_CHECK + 1])
+        part = found[begin : begin + len(verdicts)]
+        part[:] = verdicts == YES
+        unknown = np.flatnonzero(verdicts == UNKNOWN)
+        if len(unknown):
+            others = texts.take(pa.array(begin + unknown))
+            part[unknown] = _by_re2(others, text_bytes(others)[1], leaf, check)
+    if texts.null_count:
+        found &= texts.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _by_re2(texts: pa.Array, offsets: Ints32, leaf: Matches, check: Check) -> Mask:
+    pattern = leaf.compiled
     found = np.zeros(len(texts), np.bool_)
     begin, at_once_bytes = 0, max(1, STEPS_PER_CHECK // pattern.instructions)
     while begin < len(texts):

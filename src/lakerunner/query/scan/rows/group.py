@@ -6,9 +6,8 @@ that are read often stay in the cache of the process.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,19 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
-from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
-from lakerunner.query.scan.rows.evaluate import Ints, overflow_values
-from lakerunner.query.scan.rows.group_facts import GroupFacts, plain
+from lakerunner.query.scan.rows.evaluate import Ints, Test, overflow_values
+from lakerunner.query.scan.rows.group_pages import GroupPages
 from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
-from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
-from lakerunner.query.scan.rows.page_values import values_of
+from lakerunner.query.scan.rows.page_index import Pages
+from lakerunner.query.scan.rows.page_values import Mask, tested_texts, values_of
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
-from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally, Spend
 from lakerunner.store.nanos import SUFFIX
 
@@ -37,38 +34,30 @@ _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
 #: If more of its pages are needed, the whole column is read, which later scans can use too.
 _MOST_PAGES = 0.7
+#: If more of the rows of its pages are needed, whole pages of a text column are decoded.
+_MOST_OF_PAGES = 0.8
 #: As many rows of a condition are remembered when it is first asked: a trace that was read is read again.
 KEPT_AT_ONCE = 256
 #: What remembered rows take in memory beside their numbers.
 _ROWS_BYTES = 512
 
 
-class GroupReader(GroupFacts):
-    def __init__(self, opened: OpenedSegment, number: int, spend: Spend, tally: RowTally) -> None:
-        super().__init__(opened.segment, opened.footer, number)
-        self.opened = opened
+class GroupReader(GroupPages):
+    def __init__(
+        self,
+        opened: OpenedSegment,
+        number: int,
+        spend: Spend,
+        tally: RowTally,
+        read_after: Sequence[str] | None = None,
+    ) -> None:
+        """`read_after` are the columns that are read of the rows that satisfy the condition; None: any column."""
+        super().__init__(opened, number, tally)
+        self._read_after = read_after
         self._spend = spend
-        self._tally = tally
         self._pieces: dict[str, list[Piece]] = {}
         self._chosen: ChosenRows | None = None
         self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
-
-    # -- what is known without reading values ------------------------------------------------------------------
-
-    def read(self, ranges: Sequence[Range]) -> list[bytes]:
-        found: list[bytes] = self.guarded(lambda: self.opened.read(ranges, self._tally))
-        return found
-
-    def page_bounds(self, name: str) -> tuple[Pages, list[Bounds]] | None:
-        """Bounds of every page of a flat column; None if it has one page or no index."""
-        layout = self._layout(name)
-        if layout is None or len(self.footer.leaves[name]) != 1:
-            return None
-        kept, key = self.footer.kept, ("pages", self.number, name)
-        found: list[Bounds] | None = kept.get(key)
-        if found is None:
-            found = kept[key] = self.guarded(lambda: self._page_bounds(name, layout))
-        return (layout, found) if found else None
 
     # -- what was found out before -------------------------------------------------------------------------------
 
@@ -118,16 +107,20 @@ class GroupReader(GroupFacts):
         self._tally.decoded_hits += 1
         return found[0], found[1]
 
-    def keep_form(self, condition: Condition, what: Hashable, rows: int, form: Callable[[], tuple[Any, int]]) -> Any:
-        """Keep what `form` returns, with its size, if it is asked for again; None: not yet, or it cannot be kept."""
+    def keeps_form(self, condition: Condition, what: Hashable) -> bool:
+        """Whether what is made of the rows should be kept, because it is asked for again."""
         cache, key = self.opened.opener.decoded, (*self.place, "form", condition.number, what)
         if condition.number is None or cache.has(key):
-            return None
-        if not cache.is_known(key):
-            cache.offer(key, None, 0)
-            return None
+            return False
+        is_known = cache.is_known(key)
+        cache.ask(key)
+        return is_known
+
+    def keep_form(self, condition: Condition, what: Hashable, rows: int, form: Callable[[], tuple[Any, int]]) -> Any:
+        """Keep what `form` returns, with its size; None: it cannot be kept."""
         made, size_bytes = form()
-        cache.put(key, (made, rows), size_bytes + _ROWS_BYTES)
+        key = (*self.place, "form", condition.number, what)
+        self.opened.opener.decoded.put(key, (made, rows), size_bytes + _ROWS_BYTES)
         return made
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -139,8 +132,12 @@ class GroupReader(GroupFacts):
         names = [name for name in ref.names() if name in self.footer.fields]
         if any(self.footer.may_overflow(name, self.number) for name in ref.names()):
             names.append(OVERFLOW)
-        sizes = (self._group.column(leaf).total_compressed_size for name in names for leaf in self.footer.leaves[name])
-        return 1 + int(sum(sizes))
+        return 1 + self.stored_bytes(names)
+
+    def stored_bytes(self, names: Iterable[str]) -> int:
+        """The bytes of the columns in the object; of those that it lacks, 0."""
+        leaves = (leaf for name in names for leaf in self.footer.leaves.get(name, ()))
+        return sum(self.leaf_chunk(leaf).total_compressed_size for leaf in leaves)
 
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         found = []
@@ -149,6 +146,47 @@ class GroupReader(GroupFacts):
         if self.footer.may_overflow(name, self.number):
             found.append(overflow_values(self.column(OVERFLOW, rows), name))
         return found
+
+    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
+        """Test texts page by page while they are decompressed, if nobody reads them afterwards, or wants to keep them.
+
+        Copying them into an array of their own would cost as much as a test.
+        """
+        if self._read_after is None or name in self._read_after or not self._is_plain_text(name):
+            return None
+        chosen = self._choice(rows)
+        pages, layout = self._needed(name, chosen)
+        cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+        if cache.is_known(key) or cache.has(key) or cache.has(self._cache_key(name, None)):
+            return None
+        if self._piece_of(name, chosen) is not None:
+            return None
+        row_count = self.rows if pages is None or layout is None else _row_count(layout, pages)
+
+        def test_pages() -> tuple[Mask, Mask | None] | None:
+            (leaf,) = self.leaf_bytes({name: pages})[0][1]
+            return tested_texts(leaf, row_count, test)
+
+        self._spend(self.held_bytes())
+        found: tuple[Mask, Mask | None] | None = self.guarded(test_pages)
+        if found is None:
+            return None
+        self._tally.decoded += 1
+        cache.ask(key)
+        if len(rows) == row_count:
+            return found
+        places = Piece(pa.nulls(row_count), pages, layout).places(chosen)
+        return found[0][places], None if found[1] is None else found[1][places]
+
+    def _is_plain_text(self, name: str) -> bool:
+        """Whether it is a column of texts without a dictionary, of which no value is in the overflow."""
+        if not self._is_text(name) or self._settled is not None or self.bounds(name).all_null:
+            return False
+        return not self.chunk(name).has_dictionary_page and not self.footer.may_overflow(name, self.number)
+
+    def _is_text(self, name: str) -> bool:
+        field = self.footer.fields.get(name)
+        return field is not None and bool(field.type == pa.string())
 
     def column(self, name: str, rows: Ints) -> pa.Array:
         """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
@@ -274,15 +312,40 @@ class GroupReader(GroupFacts):
             together.setdefault(span, []).append(name)
         for span, members in together.items():
             row_count = self.rows if span is None else sum(end - start for start, end in span)
-            arrays = self._decoded({name: needed[name][0] for name in members}, row_count)
+            cuts = {} if span is None else self._cuts({name: needed[name][0] for name in members}, span, chosen)
+            arrays = self._decoded({name: needed[name][0] for name in members}, row_count, cuts)
             for name, array in zip(members, arrays, strict=True):
                 self._tally.decoded += 1
                 pages, layout = needed[name]
                 cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+                if name in cuts:
+                    assert span is not None
+                    cache.ask(key)
+                    self._pieces.setdefault(name, []).append(Piece(array, pages, layout, span[0][0] + cuts[name][0]))
+                    continue
                 if cache.is_known(key):
                     array = with_dictionary(array)
                 cache.offer(key, array, array.get_total_buffer_size())
                 self._pieces.setdefault(name, []).append(Piece(array, pages, layout))
+
+    def _cuts(
+        self, members: Mapping[str, tuple[int, ...] | None], span: Sequence[tuple[int, int]], chosen: ChosenRows
+    ) -> dict[str, tuple[int, int]]:
+        """The columns of which not all rows of the pages are read: texts that nobody has asked for before.
+
+        Returns the rows that are read, counted from the first row of the pages.
+        """
+        first, last = span[0][0], span[-1][1]
+        begin, end = int(chosen.rows[0]) - first, int(chosen.rows[-1]) + 1 - first
+        whole = last - first
+        if end - begin > _MOST_OF_PAGES * whole or any(one[1] != other[0] for one, other in pairwise(span)):
+            return {}
+        cache = self.opened.opener.decoded
+        return {
+            name: (begin, end)
+            for name, pages in members.items()
+            if self._is_text(name) and not cache.is_known(self._cache_key(name, pages))
+        }
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:
         """The pages as an earlier scan has decoded them, if they are in the cache of the process."""
@@ -299,137 +362,42 @@ class GroupReader(GroupFacts):
 
     def _needed(self, name: str, chosen: ChosenRows) -> tuple[tuple[int, ...] | None, Pages | None]:
         """The pages with a wanted row, which are the same for all leaves of the column; None means the whole chunk."""
-        layout = self._layout(name)
+        layout = self.layout(name)
         if layout is None:
             return None, None
         pages = chosen.pages(layout)
         return (None, None) if len(pages) > _MOST_PAGES * len(layout) else (pages, layout)
 
-    def _layout(self, name: str) -> Pages | None:
-        """The pages of a column; None if it has only one, or if the pages of its leaves hold different rows."""
-        kept, key = self.footer.kept, ("layout", self.number)
-        layouts: dict[int, Pages | None] | None = kept.get(key)
-        if layouts is None:
-            layouts = kept[key] = self.guarded(self._layouts)
-        leaves = self.footer.leaves[name]
-        if len(leaves) == 1:
-            return layouts[leaves[0]]
-        found = [layouts[leaf] for leaf in leaves]
-        first = found[0]
-        if first is None or any(pages is None or pages.first_rows is not first.first_rows for pages in found):
-            return None
-        return first
-
-    def _layouts(self) -> dict[int, Pages | None]:
-        """The pages of all leaves, with one array of first rows for pages of the same rows.
-
-        One read is enough, because their offset indexes are adjacent.
-        """
-        places = self.footer.places[self.number]
-        leaves = range(self.footer.metadata.num_columns)
-        ranges = [(int(places[leaf, 0]), int(places[leaf, 1])) for leaf in leaves]
-        existing = [(start, length) for start, length in ranges if length > 0]
-        if not existing:
-            return dict.fromkeys(leaves)
-        begin, end = min(start for start, _ in existing), max(start + length for start, length in existing)
-        (body,) = self.opened.read([(begin, end - begin)], self._tally)
-        found: dict[int, Pages | None] = {}
-        shared: dict[bytes, Ints] = {}
-        for leaf, (start, length) in zip(leaves, ranges, strict=True):
-            pages = read_pages(body[start - begin : start - begin + length], self.rows) if length else None
-            found[leaf] = None
-            if pages is not None and len(pages) > 1:
-                first_rows = shared.setdefault(pages.first_rows.tobytes(), pages.first_rows)
-                found[leaf] = replace(pages, first_rows=first_rows)
-        return found
-
-    def _decoded(self, pages_of: Mapping[str, tuple[int, ...] | None], row_count: int) -> list[pa.Array]:
-        """Decode the given pages of each column, which must hold the same rows."""
-        fields: list[pa.Field] = []
-        leaves: list[list[tuple[int, int]]] = []
-        ranges: list[Range] = []
-        for name, pages in pages_of.items():
-            field = self.footer.fields[name]
-            numbers = self.footer.leaves[name]
-            if field.type == pa.string() and self.chunk(name).has_dictionary_page:
-                field = field.with_type(_DICTIONARY)
-            fields.append(field)
-            leaves.append([])
-            for leaf in numbers:
-                parts = self._leaf_ranges(leaf, pages)
-                leaves[-1].append((leaf, len(parts)))
-                ranges += parts
-        bodies = iter(self.opened.read(ranges, self._tally))
-        found: dict[int, pa.Array] = {}
-        others: list[tuple[int, list[LeafBytes]]] = []
-        for place, (field, members) in enumerate(zip(fields, leaves, strict=True)):
-            made = []
-            for leaf, count in members:
-                dictionary, *data = (next(bodies) for _ in range(count))
-                made.append(LeafBytes(self._group.column(leaf), dictionary, data, *self.footer.levels[leaf]))
-            values = values_of(field, made[0], row_count) if len(made) == 1 else None
+    def _decoded(
+        self,
+        pages_of: Mapping[str, tuple[int, ...] | None],
+        row_count: int,
+        cuts: Mapping[str, tuple[int, int]],
+    ) -> list[pa.Array]:
+        """Decode the given pages of each column, which must hold the same rows; of some, only the rows of `cuts`."""
+        found: dict[str, pa.Array] = {}
+        others: list[tuple[pa.Field, list[LeafBytes]]] = []
+        for field, leaves in self.leaf_bytes(pages_of):
+            values = values_of(field, leaves[0], row_count, cuts.get(field.name)) if len(leaves) == 1 else None
             if values is None:
-                others.append((place, made))
+                others.append((field, leaves))
             else:
-                found[place] = values
+                found[field.name] = values
         if others:
-            rest = [leaf for _, made in others for leaf in made]
-            arrays = decode([fields[place] for place, _ in others], rest, row_count)
-            found |= {place: array for (place, _), array in zip(others, arrays, strict=True)}
-        return [found[place] for place in range(len(fields))]
+            rest = [leaf for _, leaves in others for leaf in leaves]
+            arrays = decode([field for field, _ in others], rest, row_count)
+            for (field, _), array in zip(others, arrays, strict=True):
+                begin, end = cuts.get(field.name, (0, row_count))
+                found[field.name] = array.slice(begin, end - begin)
+        return [found[name] for name in pages_of]
 
-    def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:
-        """The ranges of the dictionary, which may be empty, and of the pages. Adjacent pages are one range."""
-        chunk = self._group.column(leaf)
-        data = chunk.data_page_offset
-        start = min(chunk.dictionary_page_offset, data) if chunk.has_dictionary_page else data
-        ranges = [(start, data - start)]
-        if pages is None:
-            return [*ranges, (data, chunk.total_compressed_size - (data - start))]
-        layout = self.footer.kept["layout", self.number][leaf]
-        for page in pages:
-            offset, size = int(layout.offsets[page]), int(layout.sizes[page])
-            if len(ranges) > 1 and sum(ranges[-1]) == offset:
-                ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
-            else:
-                ranges.append((offset, size))
-        return ranges
 
-    def _page_bounds(self, name: str, layout: Pages) -> list[Bounds]:
-        leaf = self.footer.leaves[name][0]
-        _, _, offset, length = (int(number) for number in self.footer.places[self.number, leaf])
-        if not length:
-            return []
-        index = read_bounds(self.opened.read([(offset, length)], self._tally)[0])
-        if len(index.low) != len(layout):
-            raise ValueError("a page index does not fit its pages")
-        kind = plain(self.footer.fields[name].type)
-        counts = np.diff(layout.first_rows).tolist()
-        return [self._of_page(name, kind, index, page, rows) for page, rows in enumerate(counts)]
-
-    def _of_page(self, name: str, kind: pa.DataType, index: PageBounds, page: int, rows: int) -> Bounds:
-        if index.all_null[page]:
-            return Bounds(kind, rows, rows)
-        nulls = index.null_counts[page] if index.null_counts else None
-        low, high = (_value(kind, self.chunk(name).physical_type, bounds[page]) for bounds in (index.low, index.high))
-        if low is None or high is None:
-            return Bounds(kind, rows, nulls)
-        return Bounds(kind, rows, nulls, *self.whole_times(name, kind, low, high))
+def _row_count(layout: Pages, pages: tuple[int, ...]) -> int:
+    return sum(end - start for start, end in (_span(layout, page) for page in pages))
 
 
 def _span(layout: Pages, page: int) -> tuple[int, int]:
     return int(layout.first_rows[page]), int(layout.first_rows[page + 1])
-
-
-def _value(kind: pa.DataType, physical: str, body: bytes) -> Any:
-    """Decode a bound of the page index, which is plain and little-endian."""
-    if pa.types.is_string(kind):
-        return body
-    if pa.types.is_boolean(kind):
-        return bool(body[0])
-    if physical in ("INT32", "INT64"):
-        return int.from_bytes(body, "little", signed=not pa.types.is_unsigned_integer(kind))
-    return struct.unpack("<d", body)[0] if physical == "DOUBLE" else None
 
 
 def _nanoseconds(whole: pa.Array, rest: pa.Array) -> pa.Array:

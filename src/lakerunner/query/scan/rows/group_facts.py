@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakerunner.query.scan.rows.byte_source import Range
 from lakerunner.query.scan.rows.opened import BAD_BYTES, BadSegment, Footer
+from lakerunner.query.scan.rows.page_file import Chunk
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowSegment
@@ -50,15 +51,23 @@ class GroupFacts(abc.ABC):
         bounds = self.bounds(name)
         return None if bounds.low is None else (bounds.low, bounds.high)
 
-    def chunk(self, name: str) -> Any:
+    def chunk(self, name: str) -> Chunk:
         """What the footer says about the first leaf of a column."""
-        return self._group.column(self.footer.leaves[name][0])
+        return self.leaf_chunk(self.footer.leaves[name][0])
+
+    def leaf_chunk(self, leaf: int) -> Chunk:
+        """What the footer says about a leaf. It is read once: pyarrow makes new objects for every question."""
+        kept, key = self.footer.kept, ("chunk", self.number, leaf)
+        found: Chunk | None = kept.get(key)
+        if found is None:
+            found = kept[key] = Chunk.of(self._group.column(leaf))
+        return found
 
     def _bounds(self, name: str) -> Bounds:
         kind = plain(self.footer.fields[name].type)
         if len(self.footer.leaves[name]) != 1 or pa.types.is_nested(kind):
             return Bounds(kind, self.rows)
-        statistics = self.chunk(name).statistics
+        statistics = self._group.column(self.footer.leaves[name][0]).statistics
         if statistics is None:
             return Bounds(kind, self.rows)
         nulls = statistics.null_count if statistics.has_null_count else None

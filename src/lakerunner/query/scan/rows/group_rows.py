@@ -37,6 +37,13 @@ class ReadableRows(Protocol):
         """The rows at these places among them, ascending."""
         ...
 
+    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
+        """For every row, a time in the same interval (edges[j], edges[j + 1]] as its own; None if times must be read.
+
+        Of a row group that lies in one interval, they need not be read, unless what is made of the rows is kept.
+        """
+        ...
+
     @property
     def segment(self) -> Hashable:
         """What tells the segment of the rows from others."""
@@ -75,6 +82,8 @@ class GroupRows:
     condition: Condition | None = None
     #: Whether the condition was asked before.
     again: bool = False
+    #: Whether what is made of the rows is kept for scans with other times.
+    is_kept: bool = False
 
     def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
         def read() -> pa.RecordBatch:
@@ -95,6 +104,13 @@ class GroupRows:
 
     def some(self, places: Ints) -> ReadableRows:
         return GroupRows(self.group, self.rows[places])
+
+    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
+        bounds = self.group.bounds(column)
+        if self.is_kept or bounds.low is None or bounds.nulls != 0:
+            return None
+        first, last = np.searchsorted(edges, (bounds.low, bounds.high))
+        return np.full(len(self.rows), bounds.low, np.int64) if first == last and 0 < first < len(edges) else None
 
     @property
     def segment(self) -> Hashable:

@@ -14,7 +14,7 @@ from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.group_facts import GroupFacts
 from lakerunner.query.scan.rows.id_runs import Ids, concat_ids, ids_of
 from lakerunner.query.scan.rows.pieces import every_row
-from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Compare, Predicate
+from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Compare, Exists, In, Predicate, leaves
 from lakerunner.query.scan.rows.prune import NOTHING, simplified, verdict_of
 from lakerunner.query.scan.rows.prune_pages import rows_of_pages
 from lakerunner.query.scan.rows.request import RowTally
@@ -94,8 +94,22 @@ def rows_of_ids(
     return rows[matching(And(parts), group, rows)] if parts else rows
 
 
-def matching_rows(group: GroupReader, left: Undecided, tally: RowTally, known: Ints | None = None) -> Ints:
-    """The rows that satisfy what `undecided` left."""
+def compares_values(left: Undecided) -> bool:
+    """Whether values are compared to decide, and no text is searched."""
+    return all(isinstance(leaf, Compare | In | Exists) for leaf in leaves(left.predicate))
+
+
+def candidate_rows(group: GroupReader, left: Undecided) -> Ints | None:
+    """The rows that page bounds do not exclude, if values have to be compared to decide; None: texts are searched."""
+    if left.predicate == EVERYTHING or not compares_values(left):
+        return None
+    return rows_of_pages(And((*left.times, left.predicate)), group)
+
+
+def matching_rows(
+    group: GroupReader, left: Undecided, tally: RowTally, known: Ints | None = None, candidates: Ints | None = None
+) -> Ints:
+    """The rows that satisfy what `undecided` left; `candidates` are those that page bounds leave, if that is known."""
     if left.is_nothing:
         return np.zeros(0, np.int64)
     if left.predicate == EVERYTHING:
@@ -103,16 +117,17 @@ def matching_rows(group: GroupReader, left: Undecided, tally: RowTally, known: I
     known = group.known_rows(left.condition) if known is None else known
     if known is None:
         parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
-        found = _searched(group, And((*left.times, *parts)), tally)
+        found = _searched(group, And((*left.times, *parts)), tally, candidates)
         if not left.times:
             group.know_rows(left.condition, found)
         return found
     return known[matching(And(left.times), group, known)] if left.times and len(known) else known
 
 
-def _searched(group: GroupReader, predicate: Predicate, tally: RowTally) -> Ints:
-    rows = rows_of_pages(predicate, group)
+def _searched(group: GroupReader, predicate: Predicate, tally: RowTally, candidates: Ints | None = None) -> Ints:
+    rows = rows_of_pages(predicate, group) if candidates is None else candidates
     if not len(rows):
         tally.pruned_by_pages += 1
         return rows
-    return rows[matching(predicate, group, rows)]
+    found = matching(predicate, group, rows)
+    return np.flatnonzero(found) if len(rows) == group.rows else rows[found]

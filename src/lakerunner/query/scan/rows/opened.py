@@ -276,6 +276,11 @@ class OpenedSegment:
         self.generation = generation
         self._source = source
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the object is on the disk of this machine."""
+        return not isinstance(self._source, RangedBytes)
+
     def read(self, ranges: Sequence[Range], tally: RowTally) -> list[bytes]:
         if self._source is None:
             self._source = self.opener.source(self.segment, tally)

@@ -33,10 +33,54 @@ _ENCODINGS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """What the footer says about a leaf column in a row group."""
+
+    physical_type: str
+    compression: str
+    encodings: tuple[str, ...]
+    path_in_schema: str
+    num_values: int
+    total_compressed_size: int
+    total_uncompressed_size: int
+    data_page_offset: int
+    #: Of the dictionary page, if it has one.
+    dictionary_page_offset: int | None
+    #: Of the bloom filter, if it has one.
+    bloom_filter_offset: int | None
+    bloom_filter_length: int | None
+
+    @classmethod
+    def of(cls, chunk: pq.ColumnChunkMetaData) -> Chunk:
+        return cls(
+            chunk.physical_type,
+            chunk.compression,
+            tuple(chunk.encodings),
+            chunk.path_in_schema,
+            chunk.num_values,
+            chunk.total_compressed_size,
+            chunk.total_uncompressed_size,
+            chunk.data_page_offset,
+            chunk.dictionary_page_offset if chunk.has_dictionary_page else None,
+            chunk.bloom_filter_offset,
+            chunk.bloom_filter_length,
+        )
+
+    @property
+    def has_dictionary_page(self) -> bool:
+        return self.dictionary_page_offset is not None
+
+    @property
+    def begin(self) -> int:
+        """Where the first of its pages begins."""
+        return min(self.dictionary_page_offset or self.data_page_offset, self.data_page_offset)
+
+
+@dataclass(frozen=True, slots=True)
 class LeafBytes:
     """The bytes of one leaf column: its dictionary page, which may be empty, and data pages."""
 
-    chunk: pq.ColumnChunkMetaData
+    chunk: Chunk
     dictionary: bytes
     pages: Sequence[bytes]
     #: Whether the leaf is a column of its own, and whether its values may be null.

@@ -33,6 +33,9 @@ class Pages:
         """The pages that hold these rows, which must ascend."""
         if len(rows) == self.first_rows[-1]:
             return np.arange(len(self))
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+            first, last = np.searchsorted(self.first_rows, rows[[0, -1]], side="right") - 1
+            return np.arange(first, last + 1)
         found: Ints = np.flatnonzero(np.diff(np.searchsorted(rows, self.first_rows)))
         return found
 

@@ -43,6 +43,8 @@ class ChosenRows:
         key = id(layout.first_rows), pages
         found = self._places.get(key)
         if found is None:
+            if pages[-1] - pages[0] + 1 == len(pages):
+                return self._places.setdefault(key, self.rows - int(layout.first_rows[pages[0]]))
             numbers = np.array(pages, np.int64)
             starts = layout.first_rows[numbers]
             counts = layout.first_rows[numbers + 1] - starts
@@ -51,6 +53,14 @@ class ChosenRows:
             begins = np.searchsorted(self.rows, starts)
             found = self.rows - np.repeat(shift, np.diff(np.append(begins, len(self.rows))))
             self._places[key] = found
+        return found
+
+    def shifted(self, begin: int) -> Ints:
+        """The places of the rows in an array that begins with this row."""
+        key = -1, (begin,)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self.rows - begin
         return found
 
     def index(self, places: Ints) -> pa.Array:
@@ -63,13 +73,20 @@ class ChosenRows:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk."""
+    """Decoded pages of a column. `pages` is None if they are all pages of the column chunk.
+
+    With `begin`, the array has only some rows of the pages, without gaps, from this one on.
+    """
 
     array: pa.Array
     pages: tuple[int, ...] | None = None
     layout: Pages | None = None
+    begin: int | None = None
 
     def has(self, chosen: ChosenRows) -> bool:
+        if self.begin is not None:
+            rows = chosen.rows
+            return not len(rows) or bool(self.begin <= rows[0] and rows[-1] < self.begin + len(self.array))
         if self.pages is None or self.layout is None:
             return True
         wanted = chosen.pages(self.layout)
@@ -77,6 +94,8 @@ class Piece:
 
     def places(self, chosen: ChosenRows) -> Ints:
         """Where the rows are, which must be in these pages."""
+        if self.begin is not None:
+            return chosen.shifted(self.begin)
         if self.pages is None or self.layout is None:
             return chosen.rows
         return chosen.places(self.layout, self.pages)

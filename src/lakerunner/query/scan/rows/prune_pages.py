@@ -15,8 +15,24 @@ from lakerunner.query.scan.rows.prune import Bounds, Verdict, verdict_of
 
 def rows_of_pages(predicate: Predicate, group: GroupReader) -> Ints:
     """The rows that page bounds do not exclude."""
+    single = predicate.parts[0] if isinstance(predicate, And) and len(predicate.parts) == 1 else predicate
+    if isinstance(single, Compare | In | Exists):
+        return _of_one_leaf(single, group)
     may, _ = _by_pages(predicate, group)
     return every_row(group.rows) if may is None else np.flatnonzero(may)
+
+
+def _of_one_leaf(leaf: Leaf, group: GroupReader) -> Ints:
+    """The same for one condition. In a sorted column, neighbouring pages are left: then no row is looked at."""
+    found = _verdicts(leaf, group)
+    if found is None:
+        return every_row(group.rows)
+    layout, verdicts = found
+    left = [number for number, verdict in enumerate(verdicts) if verdict.may]
+    if not left or left[-1] - left[0] + 1 > len(left):
+        may = _spread(layout, [verdict.may for verdict in verdicts])
+        return every_row(group.rows) if may is None else np.flatnonzero(may)
+    return every_row(group.rows)[int(layout.first_rows[left[0]]) : int(layout.first_rows[left[-1] + 1])]
 
 
 def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Mask | None]:
@@ -35,17 +51,25 @@ def _by_pages(predicate: Predicate, group: GroupReader) -> tuple[Mask | None, Ma
             return _leaf_by_pages(predicate, group)
 
 
-def _leaf_by_pages(leaf: Leaf, group: GroupReader) -> tuple[Mask | None, Mask | None]:
+def _verdicts(leaf: Leaf, group: GroupReader) -> tuple[Pages, list[Verdict]] | None:
+    """What the bounds of each page say; None if they cannot decide."""
     holders = group.bounds_of(leaf.ref)
     names = [name for name in leaf.ref.names() if name in group.opened.footer.fields]
     # Only conditions that bounds can decide, on a value that only one column can hold.
     if len(holders) != 1 or len(names) != 1 or not isinstance(leaf, Compare | In | Exists):
-        return None, None
+        return None
     found = group.page_bounds(names[0])
     if found is None:
-        return None, None
+        return None
     layout, bounds = found
-    verdicts = [_verdict(leaf, of_page) for of_page in bounds]
+    return layout, [_verdict(leaf, of_page) for of_page in bounds]
+
+
+def _leaf_by_pages(leaf: Leaf, group: GroupReader) -> tuple[Mask | None, Mask | None]:
+    found = _verdicts(leaf, group)
+    if found is None:
+        return None, None
+    layout, verdicts = found
     return (
         _spread(layout, [verdict.may for verdict in verdicts]),
         _spread(layout, [verdict.fail for verdict in verdicts]),

@@ -27,18 +27,34 @@ from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.failures import Failures, OnError
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.group_rows import GroupRows, KeptForm, ReadableRows
-from lakerunner.query.scan.rows.match_rows import Undecided, known_rows, matching_rows, rows_of_ids, undecided
-from lakerunner.query.scan.rows.opened import BadSegment, RowsOpener
-from lakerunner.query.scan.rows.predicate import EVERYTHING
+from lakerunner.query.scan.rows.match_rows import (
+    Undecided,
+    candidate_rows,
+    compares_values,
+    known_rows,
+    matching_rows,
+    rows_of_ids,
+    undecided,
+)
+from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
+from lakerunner.query.scan.rows.predicate import EVERYTHING, leaves
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 
 T = TypeVar("T")
-#: Pieces of work under way at once. More than cores, because some wait for the store.
-_AT_ONCE = max(4, os.cpu_count() or 1)
+#: Pieces of work under way at once: as many as cores if their bytes are on the disk, else more, because some wait.
+_CORES = max(2, os.cpu_count() or 1)
+_AT_ONCE = max(4, _CORES)
 #: How often a scan that waits for its threads checks whether the answer is still wanted.
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
 _SMALL_ROWS = 8_192
+#: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
+_FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
+#: With two cores, the caller's thread reads columns of so few bytes: a second thread would take more CPU time than it
+#: saves, because both wait for the interpreter's lock. Columns of lines are larger.
+_LIGHT_BYTES = 1 << 20 if _CORES <= 2 else 0
+#: Of a large segment, no more rows are read before some are given to the caller.
+_MOST_CANDIDATES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +73,8 @@ class _GroupWork:
     rows: int
     left: Undecided
     known: Ints | None
+    #: Whether it takes little, and the bytes are on the disk.
+    is_light: bool = False
 
 
 _Work: TypeAlias = _SegmentWork | _GroupWork
@@ -136,6 +154,8 @@ class _Unordered(Generic[T]):
         self._opener = opener
         self._scan = scan
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
+        self._reads_few_columns = scan.columns is not None and len(scan.columns) <= _FEW_COLUMNS
+        self._read_after = scan.columns if scan.ids is None else None
         self._spend = spend
         self._tally = tally
         self._failures = Failures(opener, tally, on_error)
@@ -156,7 +176,7 @@ class _Unordered(Generic[T]):
         try:
             while self._waiting or self._under_way:
                 self._spend(sum(list(self._held.values())))
-                if self._waiting and len(self._under_way) < _AT_ONCE:
+                if self._waiting and len(self._under_way) < self._at_once(self._waiting[0]):
                     self._start(self._waiting.popleft())
                     finished = {future for future in self._under_way if future.done()}
                 else:
@@ -168,6 +188,9 @@ class _Unordered(Generic[T]):
             self._ended = True
             for future in self._under_way:
                 future.cancel()
+
+    def _at_once(self, work: _Work) -> int:
+        return _CORES if self._opener.is_hot(work.segment) else _AT_ONCE
 
     def _start(self, work: _Work) -> None:
         is_fresh = self._failures.is_refreshed(work.segment)
@@ -187,7 +210,7 @@ class _Unordered(Generic[T]):
             return True
         if isinstance(work, _SegmentWork):
             return self._opener.is_hot(work.segment)
-        return work.rows < _SMALL_ROWS
+        return work.is_light or work.rows < _SMALL_ROWS
 
     def _done(self, future: Future[_Outcome[T]], work: _Work, is_fresh: bool) -> Iterator[T]:
         held_bytes = self._held.pop(work, 0)
@@ -243,13 +266,14 @@ class _Unordered(Generic[T]):
         tally = RowTally()
         more: list[_GroupWork] = []
         made: list[T] = []
+        read_rows = 0
         condition = self._opener.condition_of(self._scan, work.segment)
         times = () if self._scan.covers(work.segment) else self._times
         with closing(self._opener.open(work.segment, tally, whole=self._whole)) as opened:
             for number in range(opened.footer.metadata.num_row_groups):
                 spend(0)
                 tally.groups += 1
-                group = GroupReader(opened, number, spend, tally)
+                group = GroupReader(opened, number, spend, tally, self._read_after)
                 left = undecided(group, times, condition, tally)
                 if left.is_nothing:
                     continue
@@ -262,9 +286,32 @@ class _Unordered(Generic[T]):
                     tally.pruned_by_ids += self._ids is not None
                 elif known is not None and len(known) < _SMALL_ROWS:
                     made += self._made(group, left, known, tally)
+                elif (
+                    known is None
+                    and read_rows < _MOST_CANDIDATES
+                    and (few := self._few_candidates(group, left, opened)) is not None
+                ):
+                    read_rows += len(few)
+                    made += self._made(group, left, None, tally, few)
                 else:
-                    more.append(_GroupWork(work.segment, number, group.rows, left, known))
+                    is_light = opened.is_local and self._is_light(group, left)
+                    more.append(_GroupWork(work.segment, number, group.rows, left, known, is_light))
         return _Outcome(tally, made, more)
+
+    def _is_light(self, group: GroupReader, left: Undecided) -> bool:
+        """Whether reading the columns of the row group takes less than two threads that wait for each other's lock."""
+        if self._scan.columns is None or not _LIGHT_BYTES or not compares_values(left):
+            return False
+        names = {self._scan.signal.time_column, *self._scan.columns}
+        names |= {name for leaf in leaves(left.predicate) for name in leaf.ref.names()}
+        return group.stored_bytes(names) <= _LIGHT_BYTES
+
+    def _few_candidates(self, group: GroupReader, left: Undecided, opened: OpenedSegment) -> Ints | None:
+        """The rows that may satisfy the condition, if reading them takes less than a change of threads."""
+        if self._ids is not None or not self._reads_few_columns or not opened.is_local:
+            return None
+        rows = candidate_rows(group, left)
+        return None if rows is None or len(rows) > _FEW_CANDIDATES else rows
 
     def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
@@ -272,24 +319,34 @@ class _Unordered(Generic[T]):
             return _Outcome(tally)
         with closing(self._opener.open(work.segment, tally)) as opened:
             tally.segments_opened = 0  # Counted when its groups were chosen.
-            made = self._made(GroupReader(opened, work.number, spend, tally), work.left, work.known, tally)
+            group = GroupReader(opened, work.number, spend, tally, self._read_after)
+            made = self._made(group, work.left, work.known, tally)
         spend(sum(each.nbytes for each in made if isinstance(each, pa.RecordBatch)))
         return _Outcome(tally, made)
 
-    def _made(self, group: GroupReader, left: Undecided, known: Ints | None, tally: RowTally) -> list[T]:
+    def _made(
+        self,
+        group: GroupReader,
+        left: Undecided,
+        known: Ints | None,
+        tally: RowTally,
+        candidates: Ints | None = None,
+    ) -> list[T]:
         if self._ids is None:
-            rows = matching_rows(group, left, tally, known)
+            rows = matching_rows(group, left, tally, known, candidates)
         else:
             rows = rows_of_ids(group, left, self._ids, tally, known)
         tally.rows_found += len(rows)
         if not len(rows):
             return []
         exact = left.exact if self._ids is None else None
-        made = self._make(GroupRows(group, rows, exact, again=known is not None))
+        form = self._form
+        keeps = form is not None and not left.times and group.keeps_form(left.condition, form.what)
+        made = self._make(GroupRows(group, rows, exact, again=known is not None, is_kept=keeps))
         if made is None:
             return []
-        if self._form is not None and not left.times:
-            kept = group.keep_form(left.condition, self._form.what, len(rows), partial(_formed, self._form, made))
+        if form is not None and keeps:
+            kept = group.keep_form(left.condition, form.what, len(rows), partial(_formed, form, made))
             return [made if kept is None else kept]
         return [made]
 

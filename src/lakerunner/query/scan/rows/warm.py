@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import id_runs, page_index, page_kernels, substring, thrift
+from lakerunner.query.scan.rows import automaton, id_runs, page_index, page_kernels, substring, thrift
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
@@ -30,6 +30,7 @@ KERNELS = (
     needles.choose_pieces,
     substring.choose_places,
     substring.mark,
+    automaton.run,
     id_runs._read_hex,
     id_runs._ascends,
     id_runs._rows_of,
@@ -47,7 +48,7 @@ def _warm_footers() -> None:
 
 
 #: Each compiles or loads kernels for the types that scans use.
-SHARES = (page_kernels.warm, _warm_footers, needles.warm, substring.warm, id_runs.warm)
+SHARES = (page_kernels.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, id_runs.warm)
 
 
 def warm() -> None:
