@@ -108,7 +108,8 @@ class Database:
         )
         #: A reader that was given back, and until when it may stay: asking the pool takes longer than a small lookup.
         #: One at most, and none of a pool of one, so that those who wait for the pool get their connection.
-        self._at_hand: list[tuple[Connection, float]] = []
+        #: Under one key, because `setdefault` and `popitem` are atomic.
+        self._at_hand: dict[None, tuple[Connection, float]] = {}
         self._keeps_reader = pool_size > 1
         self._pool.open()
         self._readers.open()
@@ -150,8 +151,8 @@ class Database:
     def _read(self, call: Callable[[Connection], T]) -> T:
         # Without context managers: each of them takes as long as three calls, and every query reads.
         try:
-            connection, until_s = self._at_hand.pop()
-        except IndexError:
+            _, (connection, until_s) = self._at_hand.popitem()
+        except KeyError:
             connection, until_s = self._taken(self._readers), time.monotonic() + _AT_HAND_S
         try:
             return call(connection)
@@ -159,9 +160,8 @@ class Database:
             if not connection.broken:
                 raise
         finally:
-            if self._may_stay(connection, until_s):
-                self._at_hand.append((connection, until_s))
-            else:
+            given_back = connection, until_s
+            if not self._may_stay(*given_back) or self._at_hand.setdefault(None, given_back) is not given_back:
                 self._readers.putconn(connection)
         self._readers.check()
         with self._connection(self._readers) as connection:
@@ -171,7 +171,6 @@ class Database:
         """Whether a reader stays at hand for the next call. The pool looks at it now and then, and may replace it."""
         return (
             self._keeps_reader
-            and not self._at_hand
             and time.monotonic() < until_s
             and connection.pgconn.transaction_status == TransactionStatus.IDLE
         )
@@ -202,7 +201,7 @@ class Database:
     def close(self) -> None:
         self._keeps_reader = False
         while self._at_hand:
-            self._readers.putconn(self._at_hand.pop()[0])
+            self._readers.putconn(self._at_hand.popitem()[1][0])
         self._pool.close()
         self._readers.close()
 
