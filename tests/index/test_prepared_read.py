@@ -46,3 +46,32 @@ def test_a_wrong_statement_is_no_outage(database: Database) -> None:
     wrong = PreparedRead("SELECT FROM WHERE %s", [INT])
     with pytest.raises(Bug):
         database.read(lambda tx: wrong.rows(tx, [1]))
+
+
+def deallocate(tx: Connection) -> None:
+    """As psycopg does for its own statements, after a rollback."""
+    tx.execute("DEALLOCATE ALL")
+
+
+def test_a_statement_that_was_deallocated_is_prepared_again(database: Database) -> None:
+    assert database.read(twice) == 8
+    database.read(deallocate)
+    assert database.read(lambda tx: twice(tx, 5)) == 10
+
+
+def test_a_transaction_after_one_that_was_rolled_back_reads(database: Database) -> None:
+    alone = Database(database.url, pool_size=1)
+    try:
+        with alone.transaction() as tx:
+            assert twice(tx) == 8
+            # Often enough for psycopg to prepare it.
+            for _ in range(10):
+                tx.execute("SELECT 1")
+        with pytest.raises(ValueError, match="rolled back"), alone.transaction() as tx:
+            assert twice(tx) == 8
+            raise ValueError("rolled back")
+        with alone.transaction() as tx:
+            tx.execute("SELECT 1")
+            assert twice(tx) == 8
+    finally:
+        alone.close()

@@ -20,6 +20,8 @@ from lakerunner.index.database import Connection
 UUID, INT, BIGINT, TEXT, INTS, BIGINTS = 2950, 23, 20, 25, 1007, 1016
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _BINARY = 1
+#: What PostgreSQL answers if there is no prepared statement of the name.
+_NO_STATEMENT = b"26000"
 #: Connection -> the statements that it has prepared. A connection belongs to one thread at a time.
 _PREPARED: weakref.WeakKeyDictionary[Connection, set[bytes]] = weakref.WeakKeyDictionary()
 _NUMBERS = itertools.count()
@@ -44,14 +46,26 @@ class PreparedRead:
         """The rows of the result. Raises psycopg's errors, as `execute` does."""
         # NULL is None, although psycopg's types do not say so.
         texts: Any = [None if value is None else _text(value) for value in values]
+        connection = tx.pgconn
+        if connection.transaction_status == pq.TransactionStatus.IDLE:
+            result = self._executed(tx, texts)
+            if result.error_field(pq.DiagnosticField.SQLSTATE) == _NO_STATEMENT:
+                _PREPARED[tx].clear()
+                result = self._executed(tx, texts)
+        else:
+            # psycopg deallocates all statements of a connection, ours too, when it rolls a transaction back. To find
+            # that out would cost this transaction.
+            result = connection.exec_params(self._command, texts, self._types, None, _BINARY)
+        _checked(tx, result, pq.ExecStatus.TUPLES_OK)
+        columns = range(result.nfields)
+        return [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
+
+    def _executed(self, tx: Connection, texts: Any) -> pq.abc.PGresult:
         connection, prepared = tx.pgconn, _PREPARED.setdefault(tx, set())
         if self._name not in prepared:
             _checked(tx, connection.prepare(self._name, self._command, self._types), pq.ExecStatus.COMMAND_OK)
             prepared.add(self._name)
-        result = connection.exec_prepared(self._name, texts, None, _BINARY)
-        _checked(tx, result, pq.ExecStatus.TUPLES_OK)
-        columns = range(result.nfields)
-        return [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
+        return connection.exec_prepared(self._name, texts, None, _BINARY)
 
 
 def integer(value: bytes) -> int:
