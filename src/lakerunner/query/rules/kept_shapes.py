@@ -1,4 +1,4 @@
-"""What rules could answer of a query, kept for the next time that it is asked.
+"""Keeps which parts of a query rules could answer, for the next time the query is asked.
 
 Dashboards ask the same texts of the same rules again, at later times. Which guard refuses which rule, and what is asked
 of the series of the others, follows from the text, the rules, the distance of the steps and where these lie in buckets.
@@ -55,7 +55,7 @@ class KeptShapes(Generic[T]):
 
 
 def _key(plan: StepPlan, expr: object, versions: tuple[RuleVersion, ...]) -> Key:
-    """The tree and the rules by their identity: parts of a query are told apart by that of their nodes."""
+    """Identifies the tree and the rules by object identity, because parts of a query are known by their nodes."""
     times: QueryTimes = plan.times
     return (
         id(expr),

@@ -221,7 +221,7 @@ class _States:
 
 @njit(cache=True, nogil=True)
 def run(data, offsets, table, ends, start, found):  # type: ignore[no-untyped-def]
-    """Set for each text what is known of it. The states that end a match lead to themselves."""
+    """Write the verdict on each text into `found`. The states that end a match lead to themselves."""
     rows = len(found)
     following = 0
     at = np.zeros(_LANES, np.uint64)
