@@ -65,7 +65,7 @@ def page_heads(body):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _load(body, at):  # type: ignore[no-untyped-def]
+def load(body, at):  # type: ignore[no-untyped-def]
     """Eight bytes as a number. With unsigned places the compiler makes one load of it."""
     found = np.uint64(0)
     for i in range(8):
@@ -77,7 +77,7 @@ def _load(body, at):  # type: ignore[no-untyped-def]
 def _bits(body, bit, width, mask):  # type: ignore[no-untyped-def]
     """The number of so many bits at a place that counts bits."""
     at, shift = bit >> np.uint64(3), bit & np.uint64(7)
-    found = _load(body, at) >> shift
+    found = load(body, at) >> shift
     if shift + width > np.uint64(64):
         found |= np.uint64(body[at + np.uint64(8)]) << (np.uint64(64) - shift)
     return found & mask
@@ -106,7 +106,7 @@ def _read_hybrid(body, at, end, width, out):  # type: ignore[no-untyped-def]
             bit, step = np.uint64(at) << np.uint64(3), np.uint64(width)
             for i in range(number):
                 # Widths are at most 31 here, so that eight bytes have all bits of a value.
-                out[done + i] = (_load(body, bit >> np.uint64(3)) >> (bit & np.uint64(7))) & mask
+                out[done + i] = (load(body, bit >> np.uint64(3)) >> (bit & np.uint64(7))) & mask
                 bit += step
             at += groups * width
         else:
@@ -124,8 +124,22 @@ def _read_hybrid(body, at, end, width, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _unsigned(body, at, end):  # type: ignore[no-untyped-def]
+    """A number of up to 64 bits in groups of seven; the place after it is -1 if the page ends before."""
+    value, shift = np.uint64(0), 0
+    while at < end and shift < 64:
+        byte = np.uint64(body[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << np.uint64(shift)
+        shift += 7
+        if byte < np.uint64(0x80):
+            return value, at
+    return value, -1
+
+
+@njit(cache=True, nogil=True)
 def read_levels(body, end, rows, present):  # type: ignore[no-untyped-def]
-    """Which rows have a value. Returns where the values begin, and how many there are."""
+    """Which rows have a value. Returns where the values begin, and how many there are. `present` has ones before."""
     if end < 4:
         raise ValueError("levels are cut off")
     size = np.int64(0)
@@ -133,6 +147,10 @@ def read_levels(body, end, rows, present):  # type: ignore[no-untyped-def]
         size |= np.int64(body[i]) << (8 * i)
     if size < 0 or 4 + size > end:
         raise ValueError("levels are cut off")
+    # Nearly always it is one run of ones: its length, doubled, in up to five bytes, and a byte of its value.
+    run, at = _unsigned(body, 4, 4 + size)
+    if at == 3 + size and run & np.uint64(1) == 0 and np.int64(run >> np.uint64(1)) >= rows and body[at] == 1:
+        return 4 + size, rows
     if not _read_hybrid(body, 4, 4 + size, 1, present):
         raise ValueError("levels are damaged")
     total = 0
@@ -156,36 +174,25 @@ def read_codes(body, begin, end, words, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _unsigned(body, at, end):  # type: ignore[no-untyped-def]
-    """A number of up to 64 bits in groups of seven; the place after it is -1 if the page ends before."""
-    value, shift = np.uint64(0), 0
-    while at < end and shift < 64:
-        byte = np.uint64(body[at])
-        at += 1
-        value |= (byte & np.uint64(0x7F)) << np.uint64(shift)
-        shift += 7
-        if byte < np.uint64(0x80):
-            return value, at
-    return value, -1
-
-
-@njit(cache=True, nogil=True)
 def _zigzag(value):  # type: ignore[no-untyped-def]
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
 @njit(cache=True, nogil=True)
 def read_deltas(body, begin, end, out):  # type: ignore[no-untyped-def]
-    """Numbers stored as differences, as many as `out` takes, which is at least one. Returns where they end."""
+    """Numbers stored as differences, as many as `out` takes, which is at least one.
+
+    Returns where they end; -1 if the page ends before.
+    """
     block, at = _unsigned(body, begin, end)
     if at < 0:
-        raise ValueError("deltas are cut off")
+        return -1
     minis, at = _unsigned(body, at, end)
     if at < 0:
-        raise ValueError("deltas are cut off")
+        return -1
     total, at = _unsigned(body, at, end)
     if at < 0:
-        raise ValueError("deltas are cut off")
+        return -1
     first, at = _unsigned(body, at, end)
     if at < 0 or minis == 0 or minis > 512 or block == 0 or block > 1 << 20 or block % (minis * np.uint64(8)) != 0:
         raise ValueError("deltas are damaged")
@@ -198,7 +205,7 @@ def read_deltas(body, begin, end, out):  # type: ignore[no-untyped-def]
     while done < len(out):
         least, at = _unsigned(body, at, end)
         if at < 0 or at + number_of_minis > end:
-            raise ValueError("deltas are cut off")
+            return -1
         smallest = _zigzag(least)
         widths = at
         at += number_of_minis
@@ -206,8 +213,10 @@ def read_deltas(body, begin, end, out):  # type: ignore[no-untyped-def]
             if done >= len(out):
                 break
             width = np.int64(body[widths + mini])
-            if width > _MAX_WIDTH or at + width * per_mini // 8 > end:
+            if width > _MAX_WIDTH:
                 raise ValueError("deltas are damaged")
+            if at + width * per_mini // 8 > end:
+                return -1
             number: Any = min(per_mini, len(out) - done)
             mask, bit, step = _mask(width), np.uint64(at) << np.uint64(3), np.uint64(width)
             if width == 0:
@@ -216,7 +225,7 @@ def read_deltas(body, begin, end, out):  # type: ignore[no-untyped-def]
                     out[done + i] = value
             elif width <= _SHORT_WIDTH:
                 for i in range(number):
-                    packed = (_load(body, bit >> np.uint64(3)) >> (bit & np.uint64(7))) & mask
+                    packed = (load(body, bit >> np.uint64(3)) >> (bit & np.uint64(7))) & mask
                     value += smallest + np.int64(packed)
                     out[done + i] = value
                     bit += step
@@ -231,54 +240,17 @@ def read_deltas(body, begin, end, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def read_lengths(body, begin, end, lengths):  # type: ignore[no-untyped-def]
-    """The lengths of texts. Returns where the texts begin."""
-    return read_deltas(body, begin, end, lengths) if len(lengths) else end
-
-
-@njit(cache=True, nogil=True)
-def total_lengths(lengths, used, present, offsets):  # type: ignore[no-untyped-def]
+def total_lengths(lengths, present, ends):  # type: ignore[no-untyped-def]
     """Write where each text ends, and return the bytes of all of them; -1 if a length is negative or too large."""
-    at, place = np.int64(used), 0
+    at, place = np.int64(0), 0
     for i in range(len(present)):
         if present[i]:
             if lengths[place] < 0 or lengths[place] > 1 << 31:
                 return -1
             at += lengths[place]
             place += 1
-        offsets[i + 1] = at
-    return at - used if at < 1 << 31 else -1
-
-
-@njit(cache=True, nogil=True)
-def plain_texts(body, end, places, offsets, data):  # type: ignore[no-untyped-def]
-    """The wanted ones of texts behind their lengths of four bytes. Returns the bytes of them; -1 if texts do not fit.
-
-    `places` is not 0 for the texts that are wanted, and gets their numbers among these; it is -1 for the others then.
-    `data` has `SLACK_BYTES` more than the page: texts are copied eight bytes at a time.
-    """
-    at, used, count = np.int64(0), np.int64(0), 0
-    offsets[0] = 0
-    for i in range(len(places)):
-        if at + 4 > end:
-            return -1
-        size = np.int64(_load(body, np.uint64(at)) & np.uint64(0xFFFFFFFF))
-        at += 4
-        if at + size > end:
-            return -1
-        if places[i]:
-            for j in range(0, size, 8):
-                word = _load(body, np.uint64(at + j))
-                for k in range(8):
-                    data[np.uint64(used + j + k)] = np.uint8((word >> np.uint64(8 * k)) & np.uint64(255))
-            used += size
-            places[i] = count
-            count += 1
-            offsets[count] = used
-        else:
-            places[i] = -1
-        at += size
-    return used
+        ends[i + 1] = at
+    return at if at < 1 << 31 else -1
 
 
 @njit(cache=True, nogil=True)
@@ -291,23 +263,3 @@ def spread(values, present, count):  # type: ignore[no-untyped-def]
             place -= 1
         else:
             values[i] = 0
-
-
-def warm() -> None:
-    """Compile or load the kernels for the types that pages have."""
-    page_heads(np.frombuffer(b"", np.uint8))
-    page = np.zeros(64, np.uint8)
-    present, codes, numbers = np.ones(1, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.int64)
-    # A run of one 1; a dictionary's code 0 in no bits; one value without deltas; one empty text.
-    page[:6] = (2, 0, 0, 0, 2, 1)
-    read_levels(page, 6, 1, present)
-    page[:3] = (0, 2, 0)
-    read_codes(page, 0, 3, 1, codes)
-    page[:5] = (128, 1, 4, 1, 0)
-    read_deltas(page, 0, 5, numbers)
-    read_lengths(page, 0, 5, numbers)
-    total_lengths(numbers, 0, present, np.zeros(2, np.int32))
-    page[:4] = 0
-    plain_texts(page, 4, codes + np.int32(1), np.zeros(2, np.int32), np.zeros(SLACK_BYTES, np.uint8))
-    for values in (codes, numbers, np.zeros(1)):
-        spread(values, present, 1)

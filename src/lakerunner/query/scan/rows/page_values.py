@@ -1,8 +1,9 @@
 """Decodes pages of the encodings that most columns of segments have: half the time that pyarrow takes for them.
 
 These are flat columns of texts, integers and times: dictionaries, deltas, and texts behind their lengths, compressed
-with zstd. `values_of` returns None for everything else, which `page_file.py` leaves to pyarrow. Values are copied once
-from the memory into which pages are decompressed (`page_bytes.py`), or only tested there.
+with zstd. `values_of` returns None for everything else, which `page_file.py` leaves to pyarrow. Kernels read all pages
+of a column in one call (`page_columns.py`). Values are copied once from the memory into which pages are decompressed,
+or only tested there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import zstandard
 
 from lakerunner.query.scan.rows.page_bytes import (
     BYTE_STREAM_SPLIT,
@@ -22,21 +22,20 @@ from lakerunner.query.scan.rows.page_bytes import (
     PLAIN_DICTIONARY,
     RLE_DICTIONARY,
     LeafPages,
-    Page,
     Unusual,
 )
-from lakerunner.query.scan.rows.page_file import LeafBytes
-from lakerunner.query.scan.rows.page_kernels import (
-    SLACK_BYTES,
-    plain_texts,
-    read_codes,
-    read_deltas,
-    read_lengths,
-    spread,
-    total_lengths,
+from lakerunner.query.scan.rows.page_columns import (
+    code_pages,
+    delta_pages,
+    dictionary_texts,
+    double_pages,
+    text_page,
+    text_pages,
+    unpack,
 )
+from lakerunner.query.scan.rows.page_file import LeafBytes
+from lakerunner.query.scan.rows.page_kernels import PAGE_BYTES, SLACK_BYTES, VALUES
 
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
@@ -57,19 +56,11 @@ def values_of(field: pa.Field, leaf: LeafBytes, rows: int, span: tuple[int, int]
 
     With `span`, only those of the rows from its first up to its second number.
     """
-    read = None if not _is_usual(leaf, rows) else _reader_of(field.type, leaf.chunk.physical_type)
+    read = None if not _is_usual(leaf, rows) else _reader_of(field.type, leaf)
     if read is None:
         return None
     begin, end = (0, rows) if span is None else span
-
-    def values() -> pa.Array:
-        pages = LeafPages(leaf, rows)
-        if read in (_texts, _coded_texts):
-            return read(field.type, pages, begin, end)
-        whole = read(field.type, pages)
-        return whole if span is None else whole.slice(begin, end - begin)
-
-    return _guarded(values)
+    return _guarded(lambda: read(field.type, leaf, rows, begin, end))
 
 
 def tested_texts(leaf: LeafBytes, rows: int, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None] | None:
@@ -79,22 +70,26 @@ def tested_texts(leaf: LeafBytes, rows: int, test: Callable[[pa.Array], Mask]) -
     """
     if not _is_usual(leaf, rows) or leaf.chunk.physical_type != "BYTE_ARRAY":
         return None
-    return _guarded(lambda: _tested(LeafPages(leaf, rows), rows, test))
+    return _guarded(lambda: _tested(LeafPages(leaf, rows, DELTA_LENGTH), test))
 
 
-def _tested(pages: LeafPages, rows: int, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None]:
-    passed, absent = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    for page in pages.encoded(DELTA_LENGTH):
-        at, ends = _text_places(pages, page, page.rows)
-        begin, end = page.row, page.row + page.rows
-        validity, nulls = None, page.rows - page.present
-        if nulls:
-            present = pages.present(page)
-            validity = pa.py_buffer(np.packbits(present, bitorder="little"))
-            absent[begin:end] = present == 0
-        texts = pa.py_buffer(page.data)[at : at + int(ends[-1])]
-        passed[begin:end] = test(pa.Array.from_buffers(_TEXT, page.rows, [validity, pa.py_buffer(ends), texts], nulls))
-    return passed, absent if pages.nulls else None
+def _tested(pages: LeafPages, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None]:
+    passed = np.zeros(pages.rows, np.bool_)
+    begin = 0
+    with pages.scratch() as into:
+        for body, heads in pages.bodies:
+            for head in heads:
+                rows = int(head[VALUES])
+                present, ends = pages.present[begin : begin + rows], np.empty(rows + 1, np.int32)
+                at, count = text_page(pages.zstd, body, head, pages.is_optional, into, rows, present, ends)
+                validity, nulls = None, rows - count
+                if nulls:
+                    validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+                    pages.nulls += nulls
+                buffers = [validity, pa.py_buffer(ends), pa.py_buffer(into)[at : at + int(ends[rows])]]
+                passed[begin : begin + rows] = test(pa.Array.from_buffers(_TEXT, rows, buffers, nulls))
+                begin += rows
+    return passed, pages.present == 0 if pages.nulls else None
 
 
 def _is_usual(leaf: LeafBytes, rows: int) -> bool:
@@ -108,73 +103,59 @@ def _guarded(read: Callable[[], T]) -> T | None:
         return read()
     except Unusual:
         return None
-    except (IndexError, zstandard.ZstdError) as reason:
+    except IndexError as reason:
         raise ValueError(f"a page is damaged: {reason}") from reason
 
 
-def _reader_of(kind: pa.DataType, physical: str) -> Any:
+def _reader_of(kind: pa.DataType, leaf: LeafBytes) -> Callable[..., pa.Array] | None:
+    physical = leaf.chunk.physical_type
     if physical == "BYTE_ARRAY":
         return {_TEXT: _texts, _CODED_TEXT: _coded_texts}.get(kind)
     if physical == "DOUBLE" and kind == pa.float64():
         return _doubles
     if physical in ("INT32", "INT64") and (kind in _INTEGERS or (pa.types.is_timestamp(kind) and kind.unit != "s")):
-        return _integers
+        return _coded_integers if leaf.dictionary else _integers
     return None
 
 
-def _texts(kind: pa.DataType, pages: LeafPages, begin: int, end: int) -> pa.Array:
+def _texts(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
+    pages = LeafPages(leaf, rows, DELTA_LENGTH)
     # From Arrow's pool, which keeps what it freed: fresh memory would cost page faults.
     buffer, offset_buffer = pa.allocate_buffer(pages.size_bytes), pa.allocate_buffer(4 * (end - begin + 1))
     data, offsets = np.frombuffer(buffer, np.uint8), np.frombuffer(offset_buffer, np.int32)
-    offsets[0] = used = 0
-    for page in pages.encoded(DELTA_LENGTH, until=end):
-        # The rows of this page that are wanted.
-        first, last = max(begin - page.row, 0), min(end - page.row, page.rows)
-        if first >= last:
-            continue
-        at, ends = _text_places(pages, page, last)
-        low, high = int(ends[first]), int(ends[last])
-        data[used : used + high - low] = page.data[at + low : at + high]
-        row = page.row + first - begin
-        np.add(ends[first : last + 1], used - low, out=offsets[row : row + last - first + 1])
-        used += high - low
+    offsets[0] = row = used = 0
+    with pages.scratch() as into:
+        for body, heads in pages.bodies:
+            held = int(heads[:, VALUES].sum())
+            first, last = max(begin - row, 0), min(end - row, held)
+            if first < last:
+                count, used = text_pages(
+                    pages.zstd, body, heads, pages.is_optional, into, first, last, pages.present[row : row + held],
+                    offsets[row + first - begin :], used, data,
+                )  # fmt: skip
+                pages.nulls += held - count
+            row += held
     buffers = [pages.validity(begin, end), offset_buffer, buffer.slice(0, used)]
     return pa.Array.from_buffers(kind, end - begin, buffers, pages.nulls_in(begin, end))
 
 
-def _text_places(pages: LeafPages, page: Page, last: int) -> tuple[int, npt.NDArray[np.int32]]:
-    """Where the texts of a page begin, and where each ends after that. Those before the row `last` are ready then."""
-    lengths = np.empty(page.present, np.int64)
-    try:
-        at = read_lengths(page.data, page.begin, page.ready, lengths)
-    except ValueError:
-        if page.ready == page.end:
-            raise
-        page.fill(page.end)
-        at = read_lengths(page.data, page.begin, page.ready, lengths)
-    ends = np.zeros(page.rows + 1, np.int32)
-    size = total_lengths(lengths, 0, pages.present(page), ends)
-    if size < 0 or at + size > page.end:
-        raise ValueError("texts are longer than their page")
-    page.fill(at + int(ends[last]))
-    return int(at), ends
-
-
-def _coded_texts(kind: pa.DataType, pages: LeafPages, begin: int, end: int) -> pa.Array:
-    with pages.dictionary() as (body, size, count):
-        codes = _codes(pages, count).slice(4 * begin, 4 * (end - begin))
-        numbers = np.frombuffer(codes, np.int32)
-        # Few rows of a group have few of its words: then only those are copied.
-        is_cut = end - begin < count
-        places = np.zeros(count, np.int32) if is_cut else np.ones(count, np.int32)
-        if is_cut:
-            places[numbers] = 1
-        words = int(places.sum())
-        offset_buffer, buffer = pa.allocate_buffer(4 * (words + 1)), pa.allocate_buffer(size + SLACK_BYTES)
-        offsets, data = np.frombuffer(offset_buffer, np.int32), np.frombuffer(buffer, np.uint8)
-        used = plain_texts(body, size, places, offsets, data)
-    if used < 0:
-        raise ValueError("a dictionary is damaged")
+def _coded_texts(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
+    pages = LeafPages(leaf, rows, *_DICTIONARIES)
+    body, head = pages.dictionary
+    size, count = int(head[PAGE_BYTES]), int(head[VALUES])
+    codes = _codes(pages, count).slice(4 * begin, 4 * (end - begin))
+    numbers = np.frombuffer(codes, np.int32)
+    # Few rows of a group have few of its words: then only those are copied, and nothing is read behind the last one.
+    is_cut = end - begin < count
+    places = np.zeros(count, np.int32) if is_cut else np.ones(count, np.int32)
+    words = last = count
+    if is_cut:
+        places[numbers] = 1
+        words, last = int(np.count_nonzero(places)), int(numbers.max(initial=-1)) + 1
+    offset_buffer, buffer = pa.allocate_buffer(4 * (words + 1)), pa.allocate_buffer(size + SLACK_BYTES)
+    offsets, data = np.frombuffer(offset_buffer, np.int32), np.frombuffer(buffer, np.uint8)
+    with pages.scratch(size) as into:
+        used = dictionary_texts(pages.zstd, body, head, into, places, last, offsets, data)
     texts = pa.Array.from_buffers(kind.value_type, words, [None, offset_buffer, buffer.slice(0, used)], 0)
     if is_cut:
         codes = pa.py_buffer(places[numbers])
@@ -185,58 +166,63 @@ def _coded_texts(kind: pa.DataType, pages: LeafPages, begin: int, end: int) -> p
 
 def _codes(pages: LeafPages, count: int) -> pa.Buffer:
     buffer = pa.allocate_buffer(4 * pages.rows)
-    codes = np.frombuffer(buffer, np.int32)
-    for page in pages.encoded(*_DICTIONARIES):
-        of_page = codes[page.row : page.row + page.rows]
-        if page.present and not read_codes(page.data, page.begin, page.end, count, of_page[: page.present]):
-            raise ValueError("a page names values that its dictionary lacks")
-        if page.present < page.rows:
-            spread(of_page, pages.present(page), page.present)
+    _read_pages(pages, np.frombuffer(buffer, np.int32), code_pages, count)
     return buffer
 
 
-def _integers(kind: pa.DataType, pages: LeafPages) -> pa.Array:
+def _read_pages(
+    pages: LeafPages, values: npt.NDArray[Any], kernel: Callable[..., int], *arguments: int
+) -> npt.NDArray[Any]:
+    """Fill the values by a kernel for all pages."""
+    row = 0
+    with pages.scratch() as into:
+        for body, heads in pages.bodies:
+            held = int(heads[:, VALUES].sum())
+            part, present = values[row : row + held], pages.present[row : row + held]
+            count = kernel(pages.zstd, body, heads, pages.is_optional, into, *arguments, part, present)
+            pages.nulls += held - count
+            row += held
+    return values
+
+
+def _integers(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
+    pages = LeafPages(leaf, rows, DELTA)
     dtype = _INTEGERS.get(kind, np.int64)
-    if pages.has_dictionary:
-        values = _named_integers(pages, dtype)
-    else:
-        buffer = pa.allocate_buffer(8 * pages.rows)
-        found = np.frombuffer(buffer, np.int64)
-        for page in pages.encoded(DELTA):
-            of_page = found[page.row : page.row + page.rows]
-            if page.present:
-                read_deltas(page.data, page.begin, page.end, of_page[: page.present])
-            if page.present < page.rows:
-                spread(of_page, pages.present(page), page.present)
-        values = buffer if dtype is np.int64 else pa.py_buffer(found.astype(dtype))
-    return pa.Array.from_buffers(kind, pages.rows, [pages.validity(), values], pages.nulls)
+    buffer = pa.allocate_buffer(8 * rows)
+    found = _read_pages(pages, np.frombuffer(buffer, np.int64), delta_pages)
+    values = buffer if dtype is np.int64 else pa.py_buffer(found.astype(dtype))
+    return _numbers(kind, pages, values, begin, end)
 
 
-def _doubles(kind: pa.DataType, pages: LeafPages) -> pa.Array:
-    if pages.has_dictionary:
-        raise Unusual
-    buffer = pa.allocate_buffer(8 * pages.rows)
-    found = np.frombuffer(buffer, np.float64)
-    for page in pages.encoded(BYTE_STREAM_SPLIT):
-        if page.end - page.begin != 8 * page.present:
-            raise ValueError("a page has another size than its values")
-        of_page = found[page.row : page.row + page.rows]
-        # The first bytes of all values, then the second ones, and so on.
-        columns = page.data[page.begin : page.end].reshape(8, page.present)
-        of_page[: page.present].view(np.uint8).reshape(page.present, 8)[:] = columns.T
-        if page.present < page.rows:
-            spread(of_page, pages.present(page), page.present)
-    return pa.Array.from_buffers(kind, pages.rows, [pages.validity(), buffer], pages.nulls)
-
-
-def _named_integers(pages: LeafPages, dtype: type[np.signedinteger[Any]]) -> pa.Buffer:
-    with pages.dictionary() as (body, size, count):
-        words = np.frombuffer(body[:size], np.int64 if pages.is_wide else np.int32).astype(dtype)
+def _coded_integers(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
+    pages = LeafPages(leaf, rows, *_DICTIONARIES)
+    dtype = _INTEGERS.get(kind, np.int64)
+    body, head = pages.dictionary
+    size, count = int(head[PAGE_BYTES]), int(head[VALUES])
+    with pages.scratch(size) as into:
+        unpack(pages.zstd, body, head, into, size, np.zeros(2, np.int64))
+        words = into[:size].view(np.int64 if pages.is_wide else np.int32).astype(dtype)
     if len(words) != count:
         raise ValueError("a dictionary is damaged")
     codes = np.frombuffer(_codes(pages, count), np.int32)
-    if not count:
-        return pa.py_buffer(np.zeros(pages.rows, dtype))
-    buffer = pa.allocate_buffer(np.dtype(dtype).itemsize * pages.rows)
-    words.take(codes, out=np.frombuffer(buffer, dtype), mode="clip")
-    return buffer
+    buffer = pa.allocate_buffer(np.dtype(dtype).itemsize * rows)
+    values = np.frombuffer(buffer, dtype)
+    if count:
+        words.take(codes, out=values, mode="clip")
+    else:
+        values[:] = 0
+    return _numbers(kind, pages, buffer, begin, end)
+
+
+def _doubles(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
+    pages = LeafPages(leaf, rows, BYTE_STREAM_SPLIT)
+    if pages.has_dictionary:
+        raise Unusual
+    buffer = pa.allocate_buffer(8 * rows)
+    _read_pages(pages, np.frombuffer(buffer, np.float64), double_pages)
+    return _numbers(kind, pages, buffer, begin, end)
+
+
+def _numbers(kind: pa.DataType, pages: LeafPages, values: pa.Buffer, begin: int, end: int) -> pa.Array:
+    whole = pa.Array.from_buffers(kind, pages.rows, [pages.validity(), values], pages.nulls)
+    return whole if end - begin == pages.rows else whole.slice(begin, end - begin)

@@ -119,7 +119,7 @@ def mark(
     """Mark the values that contain the text. False if that takes too long; then the marks mean nothing."""
     size, rows = len(wanted), len(offsets) - 1
     a, b, fold_a, fold_b = wanted[first], wanted[second], folds[first], folds[second]
-    at, last, row = np.int64(offsets[0]), np.int64(offsets[rows]) - size, 0
+    at, last, row, end = np.int64(offsets[0]), np.int64(offsets[rows]) - size, 0, np.int64(offsets[1])
     effort = (last - at) * _MAX_EFFORT
     while at <= last:
         until = min(at + BLOCK, last + 1)
@@ -134,40 +134,28 @@ def mark(
         while fits:
             place = at + lowest_bit(fits)
             fits &= fits - np.uint64(1)
-            same = 0
-            while same < size and (data[place + same] | folds[same]) == wanted[same]:
-                same += 1
-            effort -= same
-            if same == size:
-                row = _row_at(offsets, row, place)
-                # A hit that crosses into the next value does not count.
-                if place + size <= offsets[row + 1]:
-                    found[row] = True
-                    until = np.int64(offsets[row + 1])
-                    beyond = until - at
-                    fits = (fits >> np.uint64(beyond)) << np.uint64(beyond) if beyond < BLOCK else np.uint64(0)
-                    until = max(until, min(at + BLOCK, last + 1))
+            effort -= size
+            if _differs(data, place, wanted, folds):
+                continue
+            while end <= place:
+                row += 1
+                end = np.int64(offsets[row + 1])
+            # A hit that crosses into the next value does not count.
+            if place + size <= end:
+                found[row] = True
         at = until
         if effort < 0:
             return False
     return True
 
 
-@njit(cache=True, nogil=True)
-def _row_at(offsets: npt.NDArray[np.int32], row: int, at: Any) -> int:
-    """The row, not before `row`, whose value has the byte at `at`. It is probably near, so steps grow."""
-    low, step = row, 1
-    while low + step < len(offsets) and offsets[low + step] <= at:
-        low += step
-        step *= 2
-    high = min(low + step, len(offsets) - 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if offsets[middle] <= at:
-            low = middle
-        else:
-            high = middle
-    return low
+@njit(cache=True, nogil=True, inline="always")
+def _differs(data: Bytes, place: Any, wanted: Bytes, folds: Bytes) -> Any:
+    """Whether the text is not at the place. All bytes are compared: an early end would cost more than it saves."""
+    differs, begin = np.uint8(0), np.uint64(place)
+    for i in range(np.uint64(len(wanted))):
+        differs |= (data[begin + np.uint64(i)] | folds[np.uint64(i)]) ^ wanted[np.uint64(i)]
+    return differs != np.uint8(0)
 
 
 def warm() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import automaton, id_runs, page_index, page_kernels, substring, thrift
+from lakerunner.query.scan.rows import (
+    automaton,
+    id_runs,
+    page_columns,
+    page_index,
+    page_kernels,
+    substring,
+    thrift,
+)
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
@@ -19,13 +27,13 @@ KERNELS = (
     page_index.index_places,
     page_index.page_locations,
     page_kernels.page_heads,
-    page_kernels.read_levels,
-    page_kernels.read_codes,
-    page_kernels.read_deltas,
-    page_kernels.read_lengths,
-    page_kernels.total_lengths,
-    page_kernels.plain_texts,
-    page_kernels.spread,
+    page_columns.unpack,
+    page_columns.code_pages,
+    page_columns.delta_pages,
+    page_columns.double_pages,
+    page_columns.text_page,
+    page_columns.text_pages,
+    page_columns.dictionary_texts,
     needles.add_pieces,
     needles.choose_pieces,
     substring.choose_places,
@@ -48,7 +56,7 @@ def _warm_footers() -> None:
 
 
 #: Each compiles or loads kernels for the types that scans use.
-SHARES = (page_kernels.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, id_runs.warm)
+SHARES = (page_columns.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, id_runs.warm)
 
 
 def warm() -> None:
