@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +12,10 @@ from lakerunner.query.scan.rows.page_file import LeafBytes
 from lakerunner.query.scan.rows.page_kernels import (
     ENCODING,
     KIND,
-    LEVELS,
     PAGE_BYTES,
     SLACK_BYTES,
-    VALUES,
     page_heads,
+    totals_of,
 )
 from lakerunner.query.scan.rows.zstd_calls import NO_ZSTD, zstd_of_thread
 
@@ -27,7 +24,7 @@ Heads = npt.NDArray[np.int64]
 
 #: Numbers that Parquet gives to encodings and kinds of pages.
 PLAIN, PLAIN_DICTIONARY, RLE, DELTA, DELTA_LENGTH, RLE_DICTIONARY, BYTE_STREAM_SPLIT = 0, 2, 3, 5, 6, 8, 9
-_DATA_PAGE, _DICTIONARY_PAGE = 0, 2
+_DICTIONARY_PAGE = 2
 #: Memory that a thread keeps for pages. Fresh memory would cost page faults for every column.
 _KEPT_BYTES = 4 << 20
 _of_thread = threading.local()
@@ -40,37 +37,32 @@ class Unusual(Exception):
 class LeafPages:
     """The pages of a leaf, which hold so many rows, and which rows have a value."""
 
-    def __init__(self, leaf: LeafBytes, rows: int, *encodings: int) -> None:
-        """Unusual: data pages are not in one of the encodings."""
+    def __init__(self, leaf: LeafBytes, rows: int, encoding: int, other_encoding: int | None = None) -> None:
+        """Unusual: a data page has another encoding than these."""
         self._leaf, self.rows = leaf, rows
         self.is_optional = leaf.is_optional
-        bodies = [np.frombuffer(body, np.uint8) for body in leaf.pages]
-        #: The bytes of pages that lie beside each other, and their heads.
-        self.bodies: list[tuple[Bytes, Heads]] = [(body, page_heads(body)) for body in bodies]
-        heads = self.bodies[0][1] if len(bodies) == 1 else np.concatenate([heads for _, heads in self.bodies])
-        self.size_bytes, self._largest = int(heads[:, PAGE_BYTES].sum()), int(heads[:, PAGE_BYTES].max(initial=0))
+        self.size_bytes = self._largest = self.nulls = held = 0
+        #: The bytes of pages that lie beside each other, their heads, and the number of their rows.
+        self.bodies: list[tuple[Bytes, Heads, int]] = []
+        for each in leaf.pages:
+            body = np.frombuffer(each, np.uint8)
+            heads = page_heads(body)
+            other = encoding if other_encoding is None else other_encoding
+            size, values, largest, is_usual = totals_of(heads, encoding, other, RLE if leaf.is_optional else -1)
+            if not is_usual:
+                raise Unusual
+            self.bodies.append((body, heads, values))
+            self.size_bytes, self._largest, held = self.size_bytes + size, max(self._largest, largest), held + values
         if self.size_bytes > leaf.chunk.total_uncompressed_size:
             raise ValueError("pages are larger than their column")
-        is_usual = (heads[:, KIND] == _DATA_PAGE) & np.isin(heads[:, ENCODING], encodings)
-        if self.is_optional:
-            is_usual &= heads[:, LEVELS] == RLE
-        if not is_usual.all():
-            raise Unusual
-        held = int(heads[:, VALUES].sum())
         if held != rows:
             raise ValueError(f"pages hold {held} rows instead of {rows}")
         self.zstd = NO_ZSTD if leaf.chunk.compression == "UNCOMPRESSED" else zstd_of_thread()
         self.present = np.ones(rows, np.uint8)
-        self.nulls = 0
 
-    @contextmanager
-    def scratch(self, size: int | None = None) -> Iterator[Bytes]:
-        """Memory for a page of this size, or for the largest one. Not to be kept."""
-        found = _taken_scratch((self._largest if size is None else size) + SLACK_BYTES)
-        try:
-            yield found
-        finally:
-            _give_back(found)
+    def take_scratch(self, size: int | None = None) -> Bytes:
+        """Memory for a page of this size, or for the largest one. To be given back."""
+        return _taken_scratch((self._largest if size is None else size) + SLACK_BYTES)
 
     @property
     def dictionary(self) -> tuple[Bytes, Heads]:
@@ -109,7 +101,7 @@ def _taken_scratch(size: int) -> Bytes:
     return np.empty(size, np.uint8) if kept is None or len(kept) < size else kept
 
 
-def _give_back(scratch: Bytes) -> None:
+def give_back(scratch: Bytes) -> None:
     kept: Bytes | None = getattr(_of_thread, "scratch", None)
     if len(scratch) <= _KEPT_BYTES and (kept is None or len(kept) < len(scratch)):
         _of_thread.scratch = scratch

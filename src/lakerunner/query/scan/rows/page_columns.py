@@ -27,8 +27,9 @@ from lakerunner.query.scan.rows.page_kernels import (
     read_levels,
     spread,
     total_lengths,
+    totals_of,
 )
-from lakerunner.query.scan.rows.zstd_calls import NO_ZSTD, begin_stream, decompress, decompress_until, zstd_of_thread
+from lakerunner.query.scan.rows.zstd_calls import NO_ZSTD, begin_stream, decompress, decompress_until
 
 #: If more of the rows of a page are needed, it is decompressed at once, which is faster per byte.
 _MOST_OF_PAGE = 0.7
@@ -239,7 +240,7 @@ def warm() -> None:
     numbers, doubles, offsets = np.zeros(1, np.int64), np.zeros(1), np.zeros(2, np.int32)
     heads = np.zeros((1, page_heads(body[:0]).shape[1]), np.int64)
     heads[0, VALUES], heads[0, PAGE_BYTES], heads[0, PACKED_BYTES] = 1, 3, 3
-    zstd = zstd_of_thread()
+    totals_of(heads, 0, 0, 0)
     code_pages(NO_ZSTD, body, heads, False, into, 1, codes, present)
     body = np.frombuffer(b"\x80\x01\x04\x01\0", np.uint8)
     heads[0, PAGE_BYTES] = heads[0, PACKED_BYTES] = 5
@@ -251,4 +252,3 @@ def warm() -> None:
     double_pages(NO_ZSTD, body, heads, False, into, doubles, present)
     unpack(NO_ZSTD, body, heads[0], into, 8, numbers.repeat(2))
     dictionary_texts(NO_ZSTD, body, heads[0], into, codes + np.int32(1), 1, offsets, np.zeros(SLACK_BYTES, np.uint8))
-    assert zstd.dtype == NO_ZSTD.dtype

@@ -17,6 +17,8 @@ SLACK_BYTES = 16
 #: What is known of a page, by column of `page_heads`.
 KIND, PAGE_BYTES, PACKED_BYTES, CRC, HAS_CRC, VALUES, ENCODING, LEVELS, AT = range(9)
 _PARTS = 9
+#: The number that Parquet gives to data pages.
+_DATA_PAGE = 0
 _MAX_WIDTH = 64
 #: Values of this many bits lie in eight bytes, wherever they begin.
 _SHORT_WIDTH = 57
@@ -62,6 +64,23 @@ def page_heads(body):  # type: ignore[no-untyped-def]
         at += head[PACKED_BYTES]
         count += 1
     return found[:count]
+
+
+@njit(cache=True, nogil=True)
+def totals_of(heads, encoding, other_encoding, levels):  # type: ignore[no-untyped-def]
+    """Of data pages: the bytes and values of all of them, the bytes of the largest, and whether all are usual.
+
+    These have one of two encodings, and this one of levels; -1: they have no levels.
+    """
+    size, values, largest, usual = 0, 0, 0, True
+    for number in range(len(heads)):
+        head = heads[number]
+        size += head[PAGE_BYTES]
+        values += head[VALUES]
+        largest = max(largest, head[PAGE_BYTES])
+        usual &= head[KIND] == _DATA_PAGE and (levels < 0 or head[LEVELS] == levels)
+        usual &= head[ENCODING] == encoding or head[ENCODING] == other_encoding
+    return size, values, largest, usual
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -23,6 +23,7 @@ from lakerunner.query.scan.rows.page_bytes import (
     RLE_DICTIONARY,
     LeafPages,
     Unusual,
+    give_back,
 )
 from lakerunner.query.scan.rows.page_columns import (
     code_pages,
@@ -75,20 +76,20 @@ def tested_texts(leaf: LeafBytes, rows: int, test: Callable[[pa.Array], Mask]) -
 
 def _tested(pages: LeafPages, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None]:
     passed = np.zeros(pages.rows, np.bool_)
-    begin = 0
-    with pages.scratch() as into:
-        for body, heads in pages.bodies:
-            for head in heads:
-                rows = int(head[VALUES])
-                present, ends = pages.present[begin : begin + rows], np.empty(rows + 1, np.int32)
-                at, count = text_page(pages.zstd, body, head, pages.is_optional, into, rows, present, ends)
-                validity, nulls = None, rows - count
-                if nulls:
-                    validity = pa.py_buffer(np.packbits(present, bitorder="little"))
-                    pages.nulls += nulls
-                buffers = [validity, pa.py_buffer(ends), pa.py_buffer(into)[at : at + int(ends[rows])]]
-                passed[begin : begin + rows] = test(pa.Array.from_buffers(_TEXT, rows, buffers, nulls))
-                begin += rows
+    begin, into = 0, pages.take_scratch()
+    for body, heads, _ in pages.bodies:
+        for head in heads:
+            rows = int(head[VALUES])
+            present, ends = pages.present[begin : begin + rows], np.empty(rows + 1, np.int32)
+            at, count = text_page(pages.zstd, body, head, pages.is_optional, into, rows, present, ends)
+            validity, nulls = None, rows - count
+            if nulls:
+                validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+                pages.nulls += nulls
+            buffers = [validity, pa.py_buffer(ends), pa.py_buffer(into)[at : at + int(ends[rows])]]
+            passed[begin : begin + rows] = test(pa.Array.from_buffers(_TEXT, rows, buffers, nulls))
+            begin += rows
+    give_back(into)
     return passed, pages.present == 0 if pages.nulls else None
 
 
@@ -124,17 +125,17 @@ def _texts(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) 
     buffer, offset_buffer = pa.allocate_buffer(pages.size_bytes), pa.allocate_buffer(4 * (end - begin + 1))
     data, offsets = np.frombuffer(buffer, np.uint8), np.frombuffer(offset_buffer, np.int32)
     offsets[0] = row = used = 0
-    with pages.scratch() as into:
-        for body, heads in pages.bodies:
-            held = int(heads[:, VALUES].sum())
-            first, last = max(begin - row, 0), min(end - row, held)
-            if first < last:
-                count, used = text_pages(
-                    pages.zstd, body, heads, pages.is_optional, into, first, last, pages.present[row : row + held],
-                    offsets[row + first - begin :], used, data,
-                )  # fmt: skip
-                pages.nulls += held - count
-            row += held
+    into = pages.take_scratch()
+    for body, heads, held in pages.bodies:
+        first, last = max(begin - row, 0), min(end - row, held)
+        if first < last:
+            count, used = text_pages(
+                pages.zstd, body, heads, pages.is_optional, into, first, last, pages.present[row : row + held],
+                offsets[row + first - begin :], used, data,
+            )  # fmt: skip
+            pages.nulls += held - count
+        row += held
+    give_back(into)
     buffers = [pages.validity(begin, end), offset_buffer, buffer.slice(0, used)]
     return pa.Array.from_buffers(kind, end - begin, buffers, pages.nulls_in(begin, end))
 
@@ -154,8 +155,9 @@ def _coded_texts(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end:
         words, last = int(np.count_nonzero(places)), int(numbers.max(initial=-1)) + 1
     offset_buffer, buffer = pa.allocate_buffer(4 * (words + 1)), pa.allocate_buffer(size + SLACK_BYTES)
     offsets, data = np.frombuffer(offset_buffer, np.int32), np.frombuffer(buffer, np.uint8)
-    with pages.scratch(size) as into:
-        used = dictionary_texts(pages.zstd, body, head, into, places, last, offsets, data)
+    into = pages.take_scratch(size)
+    used = dictionary_texts(pages.zstd, body, head, into, places, last, offsets, data)
+    give_back(into)
     texts = pa.Array.from_buffers(kind.value_type, words, [None, offset_buffer, buffer.slice(0, used)], 0)
     if is_cut:
         codes = pa.py_buffer(places[numbers])
@@ -174,14 +176,13 @@ def _read_pages(
     pages: LeafPages, values: npt.NDArray[Any], kernel: Callable[..., int], *arguments: int
 ) -> npt.NDArray[Any]:
     """Fill the values by a kernel for all pages."""
-    row = 0
-    with pages.scratch() as into:
-        for body, heads in pages.bodies:
-            held = int(heads[:, VALUES].sum())
-            part, present = values[row : row + held], pages.present[row : row + held]
-            count = kernel(pages.zstd, body, heads, pages.is_optional, into, *arguments, part, present)
-            pages.nulls += held - count
-            row += held
+    row, into = 0, pages.take_scratch()
+    for body, heads, held in pages.bodies:
+        part, present = values[row : row + held], pages.present[row : row + held]
+        count = kernel(pages.zstd, body, heads, pages.is_optional, into, *arguments, part, present)
+        pages.nulls += held - count
+        row += held
+    give_back(into)
     return values
 
 
@@ -199,9 +200,10 @@ def _coded_integers(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, e
     dtype = _INTEGERS.get(kind, np.int64)
     body, head = pages.dictionary
     size, count = int(head[PAGE_BYTES]), int(head[VALUES])
-    with pages.scratch(size) as into:
-        unpack(pages.zstd, body, head, into, size, np.zeros(2, np.int64))
-        words = into[:size].view(np.int64 if pages.is_wide else np.int32).astype(dtype)
+    into = pages.take_scratch(size)
+    unpack(pages.zstd, body, head, into, size, np.zeros(2, np.int64))
+    words = into[:size].view(np.int64 if pages.is_wide else np.int32).astype(dtype)
+    give_back(into)
     if len(words) != count:
         raise ValueError("a dictionary is damaged")
     codes = np.frombuffer(_codes(pages, count), np.int32)

@@ -41,9 +41,10 @@ from lakerunner.query.scan.rows.predicate import EVERYTHING, leaves
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 
 T = TypeVar("T")
-#: Pieces of work under way at once: as many as cores if their bytes are on the disk, else more, because some wait.
+#: Pieces of work on other threads at once. If their bytes are on the disk, the caller's thread works beside them; else
+#: there are more, because some wait.
 _CORES = max(2, os.cpu_count() or 1)
-_AT_ONCE = max(4, _CORES)
+_BESIDE, _AT_ONCE = _CORES - 1, max(4, _CORES)
 #: How often a scan that waits for its threads checks whether the answer is still wanted.
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
@@ -176,7 +177,7 @@ class _Unordered(Generic[T]):
         try:
             while self._waiting or self._under_way:
                 self._spend(sum(list(self._held.values())))
-                if self._waiting and len(self._under_way) < self._at_once(self._waiting[0]):
+                if self._waiting and (self._is_local(self._waiting[0]) or len(self._under_way) < _AT_ONCE):
                     self._start(self._waiting.popleft())
                     finished = {future for future in self._under_way if future.done()}
                 else:
@@ -189,8 +190,9 @@ class _Unordered(Generic[T]):
             for future in self._under_way:
                 future.cancel()
 
-    def _at_once(self, work: _Work) -> int:
-        return _CORES if self._opener.is_hot(work.segment) else _AT_ONCE
+    def _is_local(self, work: _Work) -> bool:
+        """Whether the caller's thread may do it too, because there is nothing to wait for."""
+        return self._pool is None or self._opener.is_hot(work.segment)
 
     def _start(self, work: _Work) -> None:
         is_fresh = self._failures.is_refreshed(work.segment)
@@ -205,12 +207,13 @@ class _Unordered(Generic[T]):
         self._under_way[future] = work, is_fresh
 
     def _is_quick(self, work: _Work) -> bool:
-        """Whether the caller's thread does it, because there is nothing to wait for."""
+        """Whether the caller's thread does it: a change of threads would take longer, or the other threads are busy."""
         if self._small and self._opener.is_known(work.segment):
             return True
-        if isinstance(work, _SegmentWork):
-            return self._opener.is_hot(work.segment)
-        return work.is_light or work.rows < _SMALL_ROWS
+        if isinstance(work, _GroupWork) and (work.is_light or work.rows < _SMALL_ROWS):
+            return True
+        is_last = not self._waiting and not self._under_way
+        return self._is_local(work) and (isinstance(work, _SegmentWork) or is_last or len(self._under_way) >= _BESIDE)
 
     def _done(self, future: Future[_Outcome[T]], work: _Work, is_fresh: bool) -> Iterator[T]:
         held_bytes = self._held.pop(work, 0)

@@ -27,6 +27,7 @@ KERNELS = (
     page_index.index_places,
     page_index.page_locations,
     page_kernels.page_heads,
+    page_kernels.totals_of,
     page_columns.unpack,
     page_columns.code_pages,
     page_columns.delta_pages,

@@ -110,9 +110,7 @@ def _decompress_stream(
         source = builder.gep(_start(context, builder, signature.args[4], packed), [at])
         made = context.make_array(signature.args[7])(context, builder, progress).data
         taken = builder.gep(made, [ir.Constant(_WORD, 1)])
-        kind = ir.FunctionType(
-            _WORD, [_WORD, _POINTER, _WORD, _WORD.as_pointer(), _POINTER, _WORD, _WORD.as_pointer()]
-        )
+        kind = ir.FunctionType(_WORD, [_WORD, _POINTER, _WORD, _WORD.as_pointer(), _POINTER, _WORD, _WORD.as_pointer()])
         return _called(builder, kind, function, [zstd, target, until, made, source, size, taken])
 
     return signature, generate
