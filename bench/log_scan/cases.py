@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from bench.log_scan.lines import NEEDLE, SEGMENT_NS, START_NS, Lake
@@ -15,19 +16,19 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.scanned import ScannedEntries
-from lakerunner.query.scan.rows.predicate import Column, Compare, Contains, Matches, Op, Predicate, Text
+from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Text
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.vectors.context import EngineOptions
 
 #: Evaluates a metric query; returns the largest value of its answer.
 Metric = Callable[[RowSource], int]
-MESSAGE = Column("message")
 _STEP_NS = 60 * NS_PER_S
 _BY_LEVEL = (
     "SELECT max(n) FROM (SELECT severity, CAST(floor(epoch(timestamp) / 60) AS BIGINT) AS m, count(*) AS n "
     "FROM {table} GROUP BY ALL)"
 )
 _BY_USER = "SELECT max(n) FROM (SELECT attr_user_id, count(*) AS n FROM {table} GROUP BY ALL)"
+_LINES = "SELECT timestamp, timestamp_nanos, message FROM {table} WHERE {where}"
 _EXPORT = "SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC"
 _LAST = (
     "SELECT count(*) FROM (SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC LIMIT 100)"
@@ -51,6 +52,8 @@ class Case:
     #: Whether it takes the same time however many rows the lake has.
     is_flat: bool = False
     sql: str = "SELECT count(*) FROM {table} WHERE {where}"
+    #: Whether the query returns rows, which are counted, and not one number.
+    returns_rows: bool = False
 
 
 def largest(text: str, *steps_ns: int) -> Metric:
@@ -67,25 +70,26 @@ def largest(text: str, *steps_ns: int) -> Metric:
 
 
 def cases(lake: Lake) -> list[Case]:
-    def equal(name: str, value: str) -> Predicate:
-        return Compare(Column(name), Op.EQUAL, Text(value))
-
-    def unordered(predicate: Predicate, *columns: str) -> RowScan:
-        return RowScan(LOGS, predicate, columns, ordered=False)
-
-    def text(name: str, needle: str, most_bytes: float | None = None) -> Case:
-        scan = unordered(Contains(MESSAGE, needle))
-        return Case(name, scan, f"contains(message, '{needle}')", ("message",), needle, most_bytes)
-
-    def pattern(name: str, expression: str) -> Case:
-        scan = unordered(Matches(MESSAGE, expression, anchored=False))
-        return Case(name, scan, f"regexp_matches(message, '{expression}')", ("message",), has_floor=False)
-
-    service = equal("service_name", "service-07")
-    of_service = "service_name = 'service-07'"
-    times = ("timestamp", "timestamp_nanos")
     every = '{service_name=~".+"}'
     end_ns = START_NS + len(lake.segments) * SEGMENT_NS
+
+    def count(name: str, stage: str, where: str, needs: str, **more: Any) -> Case:
+        """How many entries pass a stage."""
+        return Case(
+            name, largest(f"sum(count_over_time({every} {stage} [1y])) or vector(0)", end_ns), where, (needs,), **more
+        )
+
+    def text(name: str, needle: str, most_bytes: float | None = None) -> Case:
+        where = f"contains(message, '{needle}')"
+        return count(name, f"|= `{needle}`", where, "message", text=needle, most_bytes=most_bytes)
+
+    def pattern(name: str, expression: str) -> Case:
+        where = f"regexp_matches(message, '{expression}')"
+        return count(name, f"|~ `{expression}`", where, "message", has_floor=False)
+
+    service = Compare(Column("service_name"), Op.EQUAL, Text("service-07"))
+    of_service = "service_name = 'service-07'"
+    times = ("timestamp", "timestamp_nanos")
     minutes = range(START_NS // _STEP_NS * _STEP_NS + _STEP_NS, end_ns + _STEP_NS, _STEP_NS)
     return [
         Case("count by level over time", largest(f"sum by (severity_text) (count_over_time({every}[1m]))", *minutes),
@@ -99,14 +103,13 @@ def cases(lake: Lake) -> list[Case]:
         pattern("pattern with a text", r"after=29\d\dms"),
         pattern("pattern in any case", "(?i)charged PAYMENT"),
         pattern("pattern without a text", r"[a-z]+-\d{4}[13579]\b"),
-        Case("a trace id", unordered(equal("trace_id", lake.trace_id)), f"trace_id = '{lake.trace_id}'",
-             ("trace_id",)),
-        Case("an id in a field", unordered(equal("attr_request_id", lake.request_id)),
-             f"attr_request_id = '{lake.request_id}'", ("attr_request_id",)),
-        Case("lines of a service", unordered(service, "message"), of_service, ("service_name", "message"),
-             sql="SELECT count(message) FROM {table} WHERE {where}"),
+        count("a trace id", f"| trace_id=`{lake.trace_id}`", f"trace_id = '{lake.trace_id}'", "trace_id"),
+        count("an id in a field", f"| request_id=`{lake.request_id}`", f"attr_request_id = '{lake.request_id}'",
+              "attr_request_id"),
+        Case("lines of a service", RowScan(LOGS, service, ("message",), ordered=False), of_service,
+             ("service_name", *times, "message"), sql=_LINES, returns_rows=True),
         Case("last 100 of a service", RowScan(LOGS, service, limit=100), of_service, ("service_name", *times),
              is_flat=True, sql=_LAST),
         Case("export of a service", RowScan(LOGS, service), of_service, ("service_name", "message"), sql=_EXPORT,
-             has_floor=False),
+             returns_rows=True, has_floor=False),
     ]  # fmt: skip

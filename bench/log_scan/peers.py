@@ -25,7 +25,7 @@ def duckdb_over(paths: Sequence[str]) -> Peer:
     def ask(case: Case) -> int:
         sql = case.sql.format(table=table, where=case.where)
         reader = connection.sql(sql).to_arrow_reader(100_000)
-        if sql.startswith("SELECT *"):
+        if case.returns_rows:
             return sum(batch.num_rows for batch in reader)
         return int(reader.read_all().column(0)[0].as_py())
 
@@ -45,7 +45,7 @@ def clickhouse_over(paths: Sequence[str]) -> Peer | None:
     def ask(case: Case) -> int:
         sql = case.sql.format(table=table, where=_dialect(case.where))
         sql = sql.replace("epoch(", "toUnixTimestamp(").replace("AS BIGINT", "AS Int64")
-        if sql.startswith("SELECT *"):
+        if case.returns_rows:
             return int(session.query(sql, "ArrowStream").rows_read())
         return int(session.query(sql, "CSV").data())
 
