@@ -109,9 +109,25 @@ def test_a_few_pages_on_the_disk_are_read_by_the_thread_that_chose_them(lake: La
     expected = [f"line {number} of {ROWS}" for number in range(ROWS) if number % 5 == 3]
     assert lines('attr_http_route = "/r/3"') == sorted(expected)
     assert len(threads) == 1
-    # A search in texts is shared by threads.
-    assert lines('message contains "line 77 "') == [f"line 77 of {ROWS}"]
-    assert threading.get_ident() not in threads
+
+
+def test_other_threads_go_on_while_the_caller_reads_a_row_group(lake: LakeOfRows) -> None:
+    """A search in texts is shared. The caller's first row group takes until others have read three."""
+    segment = lake.write_table(table())
+    lake.cache.get(segment.key)
+    caller, by_others, by_caller = threading.get_ident(), threading.Semaphore(0), []
+
+    def make(rows: ReadableRows) -> int:
+        if threading.get_ident() != caller:
+            by_others.release()
+        elif not by_caller:
+            by_caller.append(all(by_others.acquire(timeout=20) for _ in range(3)))
+        return rows.batch(("message",)).num_rows
+
+    scan = RowScan(LOGS, parse('message contains "line"'), ("message",), ordered=False)
+    given = lake.opener, [segment], scan, lambda _: None, RowTally(), lambda *_: None, make, POOL
+    assert sum(map_groups(*given)) == ROWS
+    assert by_caller == [True]
 
 
 def test_texts_that_are_only_tested_are_kept_when_they_are_asked_for_again(lake: LakeOfRows) -> None:

@@ -30,6 +30,21 @@ def number_codes(codes, number_of, count, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def number_words(places, codes, number_of, count, out):  # type: ignore[no-untyped-def]
+    """Number entries by `codes[place]`, as `number_codes` does. A negative place, of a null, has the last code."""
+    for i in range(len(places)):
+        place = places[i]
+        code = codes[place] if place >= 0 else codes[len(codes) - 1]
+        number = number_of[code]
+        if number < 0:
+            number = count
+            number_of[code] = number
+            count += 1
+        out[i] = number
+    return count
+
+
+@njit(cache=True, nogil=True)
 def _slot(row, slots):  # type: ignore[no-untyped-def]
     """Where the search for a row of codes begins. `slots` is a power of two."""
     mixed = np.uint64(0)

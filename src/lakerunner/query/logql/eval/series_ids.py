@@ -23,6 +23,7 @@ from lakerunner.query.logql.eval.kernels import (
     number_codes,
     number_rows,
     number_texts,
+    number_words,
     power_of_two,
     rehash,
     rehash_texts,
@@ -95,12 +96,15 @@ class _OneLabel(SeriesIds):
 
     def of(self, entries: Labelled) -> Codes:
         values = entries.label(self._name)
-        codes = np.zeros(len(entries), np.int32) if values is None else self._dictionary.codes(values)
-        grown = len(self._dictionary.values) - len(self._series_of_code)
+        out = np.empty(len(entries), np.int32)
+        if values is None:
+            places, codes = np.full(len(out), -1, np.int32), np.zeros(1, np.int32)
+        else:
+            places, codes = self._dictionary.places(values)
+        grown = self._dictionary.count - len(self._series_of_code)
         if grown:
             self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
-        out = np.empty(len(codes), np.int32)
-        self.count = number_codes(codes, self._series_of_code, self.count, out)
+        self.count = number_words(places, codes, self._series_of_code, self.count, out)
         return out
 
     def labels(self) -> LabelList:
@@ -221,21 +225,27 @@ class _Dictionary:
         self._place: Codes = np.zeros(1, np.int32)
 
     def codes(self, values: pa.Array) -> Codes:
+        places, codes = self.places(values)
+        found: Codes = codes[places]
+        return found
+
+    def places(self, values: pa.Array) -> tuple[Codes, Codes]:
+        """For every value a place among codes, the last of which is for null: its place is -1 too."""
         theirs = encoded(values)
         indices = theirs.indices
         if indices.null_count:
             indices = pc.fill_null(indices, -1)
-        places: npt.NDArray[np.integer] = indices.to_numpy()
+        places: Codes = indices.to_numpy().astype(np.int32, copy=False)
         dictionary = theirs.dictionary
         if len(dictionary) > _VALUES_PER_ENTRY * len(places):
             used, places = np.unique(places, return_inverse=True)
             if used[0] < 0:
                 used, places = used[1:], places - 1
-            dictionary = dictionary.take(pa.array(used))
-        codes: Codes = self._places(dictionary)[places]
-        return codes
+            dictionary, places = dictionary.take(pa.array(used)), places.astype(np.int32)
+        return places, self._codes_of(dictionary)
 
-    def _places(self, dictionary: pa.Array) -> Codes:
+    def _codes_of(self, dictionary: pa.Array) -> Codes:
+        """Our code for each of their codes, and one for null."""
         if self._last is None or not _same(self._last, dictionary):
             texts = dictionary.cast(pa.string())
             self._last, self._place = dictionary, self._placed(texts.fill_null("") if texts.null_count else texts)

@@ -110,7 +110,12 @@ class GroupRows:
         if self.is_kept or bounds.low is None or bounds.nulls != 0:
             return None
         first, last = np.searchsorted(edges, (bounds.low, bounds.high))
-        return np.full(len(self.rows), bounds.low, np.int64) if first == last and 0 < first < len(edges) else None
+        if first != last or not 0 < first < len(edges):
+            return None
+        # From Arrow's pool, which keeps what it freed: fresh memory would cost page faults.
+        times = np.frombuffer(pa.allocate_buffer(8 * len(self.rows)), np.int64)
+        times[:] = bounds.low
+        return times
 
     @property
     def segment(self) -> Hashable:

@@ -11,6 +11,7 @@ damaged may have given the rows of some of its groups already; the tally names i
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -45,6 +46,8 @@ T = TypeVar("T")
 #: there are more, because some wait.
 _CORES = max(2, os.cpu_count() or 1)
 _BESIDE, _AT_ONCE = _CORES - 1, max(4, _CORES)
+#: Row groups that are chosen before they are read, so that no thread waits for the next one.
+_READY = 2 * _CORES
 #: How often a scan that waits for its threads checks whether the answer is still wanted.
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
@@ -166,54 +169,80 @@ class _Unordered(Generic[T]):
         self._times = scan.times
         self._ids = None if scan.ids is None else (scan.signal.id_column, scan.ids)
         self._ended = False
-        self._waiting: deque[_Work] = deque()
+        self._segments: deque[_SegmentWork] = deque()
+        self._groups: deque[_GroupWork] = deque()
         #: With each piece of work, whether it began with fresh bytes.
         self._under_way: dict[Future[_Outcome[T]], tuple[_Work, bool]] = {}
+        #: Held while another thread takes a piece of work: in between it is neither waiting nor under way.
+        self._moving = threading.RLock()
         #: The bytes that each piece of work holds.
         self._held: dict[_Work, int] = {}
 
     def results(self, segments: Sequence[RowSegment]) -> Generator[T]:
-        self._waiting.extend(map(_SegmentWork, segments))
+        self._segments.extend(map(_SegmentWork, segments))
         try:
-            while self._waiting or self._under_way:
+            while self._is_left():
                 self._spend(sum(list(self._held.values())))
-                if self._waiting and (self._is_local(self._waiting[0]) or len(self._under_way) < _AT_ONCE):
-                    self._start(self._waiting.popleft())
-                    finished = {future for future in self._under_way if future.done()}
+                if (work := self._next()) is not None:
+                    self._start(work)
+                    finished = {future for future in list(self._under_way) if future.done()}
                 else:
-                    finished, _ = wait(self._under_way, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                    finished, _ = wait(list(self._under_way), timeout=_POLL_S, return_when=FIRST_COMPLETED)
                 for future in finished:
                     yield from self._done(future, *self._under_way.pop(future))
         finally:
             # Not waited for: what is under way ends at its next check.
             self._ended = True
-            for future in self._under_way:
+            for future in list(self._under_way):
                 future.cancel()
+
+    def _is_left(self) -> bool:
+        with self._moving:
+            return bool(self._segments or self._groups or self._under_way)
+
+    def _next(self) -> _Work | None:
+        """What to start now; None: enough is under way."""
+        is_full = len(self._under_way) >= _AT_ONCE
+        if self._segments and len(self._groups) < _READY and (not is_full or self._is_local(self._segments[0])):
+            return self._segments.popleft()
+        with self._moving:
+            if not self._groups or (is_full and not self._is_local(self._groups[0])):
+                return None
+            return self._groups.popleft()
 
     def _is_local(self, work: _Work) -> bool:
         """Whether the caller's thread may do it too, because there is nothing to wait for."""
         return self._pool is None or self._opener.is_hot(work.segment)
 
     def _start(self, work: _Work) -> None:
-        is_fresh = self._failures.is_refreshed(work.segment)
         if self._pool is not None and not self._is_quick(work):
-            self._under_way[self._pool.submit(self._run_timed, work)] = work, is_fresh
+            self._submit(self._pool, work)
             return
         future: Future[_Outcome[T]] = Future()
+        is_fresh = self._failures.is_refreshed(work.segment)
         try:
             future.set_result(self._run(work))
         except LakeError as error:
             future.set_exception(error)
         self._under_way[future] = work, is_fresh
 
+    def _submit(self, pool: Executor, work: _Work) -> None:
+        is_fresh = self._failures.is_refreshed(work.segment)
+        future = pool.submit(self._run_timed, work)
+        self._under_way[future] = work, is_fresh
+        future.add_done_callback(lambda _: self._go_on(pool))
+
     def _is_quick(self, work: _Work) -> bool:
         """Whether the caller's thread does it: a change of threads would take longer, or the other threads are busy."""
         if self._small and self._opener.is_known(work.segment):
             return True
-        if isinstance(work, _GroupWork) and (work.is_light or work.rows < _SMALL_ROWS):
+        if isinstance(work, _GroupWork) and self._is_small(work):
             return True
-        is_last = not self._waiting and not self._under_way
+        is_last = not self._groups and not self._under_way
         return self._is_local(work) and (isinstance(work, _SegmentWork) or is_last or len(self._under_way) >= _BESIDE)
+
+    def _is_small(self, work: _GroupWork) -> bool:
+        return work.is_light or work.rows < _SMALL_ROWS
 
     def _done(self, future: Future[_Outcome[T]], work: _Work, is_fresh: bool) -> Iterator[T]:
         held_bytes = self._held.pop(work, 0)
@@ -225,14 +254,20 @@ class _Unordered(Generic[T]):
             # If the caller has ended the scan, this raises: the segment is not to blame.
             self._spend(0)
             if self._is_worth_a_retry(work, error, is_fresh):
-                self._waiting.appendleft(work)
+                self._again(work)
             return
         self._tally.add(outcome.tally)
-        self._waiting.extendleft(reversed(outcome.more))
+        self._groups.extend(outcome.more)
         if outcome.made:
             self._held[work] = held_bytes
             yield from outcome.made
             del self._held[work]
+
+    def _again(self, work: _Work) -> None:
+        if isinstance(work, _SegmentWork):
+            self._segments.appendleft(work)
+        else:
+            self._groups.appendleft(work)
 
     def _is_worth_a_retry(self, work: _Work, error: LakeError, is_fresh: bool) -> bool:
         """Whether fresh bytes may help. If not, the segment is left out."""
@@ -245,6 +280,21 @@ class _Unordered(Generic[T]):
         return False
 
     # -- on any thread -------------------------------------------------------------------------------------------
+
+    def _go_on(self, pool: Executor) -> None:
+        """Read another row group on a thread that has read one: the caller's thread may be busy with its own."""
+        with self._moving:
+            if self._ended or len(self._under_way) > _AT_ONCE or not self._groups:
+                return
+            work = self._groups.popleft()
+            try:
+                if not self._is_small(work) and self._is_local(work):
+                    self._submit(pool, work)
+                    return
+            except RuntimeError:
+                # The pool takes no more, because the process ends: the caller's thread goes on.
+                pass
+            self._groups.appendleft(work)
 
     def _run_timed(self, work: _Work) -> _Outcome[T]:
         began_s = time.thread_time()

@@ -6,6 +6,7 @@ addresses as arguments: a kernel that has them as constants could not be kept on
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
-from zstandard import backend_cffi
 
 Numbers = npt.NDArray[np.int64]
 
@@ -33,7 +33,9 @@ def zstd_of_thread() -> Numbers:
     """What kernels need to decompress on this thread: its context, and the addresses of functions."""
     found: Numbers | None = getattr(_of_thread, "zstd", None)
     if found is None:
-        ffi, lib = backend_cffi.ffi, backend_cffi.lib
+        # Its types are not known.
+        backend: Any = importlib.import_module("zstandard.backend_cffi")
+        ffi, lib = backend.ffi, backend.lib
         # Kept as long as the thread: the array has only its address.
         _of_thread.context = ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
         functions = ("ZSTD_decompressDCtx", "ZSTD_decompressStream_simpleArgs", "ZSTD_DCtx_reset")
