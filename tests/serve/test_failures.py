@@ -234,11 +234,12 @@ def _outage(server: PostgresServer, served: Served, known: str, stranger: str) -
 @pytest.fixture
 def slow_pair(lake: LakeOfSeries, tmp_path: Path) -> Iterator[list[WorkerProcess]]:
     """Two workers to which every object takes long to come: a query that has not been asked before takes seconds."""
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(worker_process(lake, tmp_path / name, SLOW_STORE_S=0.25, LAKERUNNER_QUERY_FETCHES=4))
-            for name in ("one", "two")
-        ]
+    pair = [
+        worker_process(lake, tmp_path / name, SLOW_STORE_S=0.25, LAKERUNNER_QUERY_FETCHES=4) for name in ("one", "two")
+    ]
+    # Both at once: each takes seconds to start.
+    with ExitStack() as stack, ThreadPoolExecutor(len(pair)) as pool:
+        yield list(pool.map(stack.enter_context, pair))
 
 
 def _asked(served: Served, **params: object) -> tuple[httpx.Response, float]:

@@ -13,7 +13,7 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TypeAlias
 
 #: The highest code point.
@@ -74,7 +74,7 @@ class OneOf:
     ignore_case: bool = False
 
 
-class PlaceKind(Enum):
+class PlaceKind(StrEnum):
     TEXT_BEGIN = "^"
     TEXT_END = "$"
     LINE_BEGIN = "(?m)^"
