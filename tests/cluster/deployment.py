@@ -74,6 +74,11 @@ class Host:
     def kill(self, role: str, number: signal.Signals = signal.SIGKILL) -> None:
         os.kill(self.processes()[role]["pid"], number)
 
+    def log_tails(self) -> str:
+        """The end of what each role logged."""
+        logs = sorted((self.data_dir / "logs").glob("*.log"))
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-600:]}" for path in logs)
+
     def stop(self) -> None:
         if self.process is not None:
             self.process.stop(timeout_s=40.0)

@@ -24,6 +24,7 @@ from lakerunner.runtime.settings import BusSettings, IndexSettings, Settings
 from lakerunner.runtime.stop import Stop
 from tests.components.postgres import PostgresServer
 from tests.components.process import free_port
+from tests.faults.clean_roles import until
 
 ROOT = Path(__file__).parents[2]
 SESSION_TIMEOUT_S = BusSettings().session_timeout_s
@@ -90,6 +91,13 @@ def token(database: Database) -> int:
     return int(row["token"])
 
 
+def holders(database: Database) -> int:
+    with database.transaction() as tx:
+        found = len(leases.holders(tx))
+    assert found < 2
+    return found
+
+
 def test_the_leader_killed_the_other_takes_over(pair: tuple[Candidate, Candidate], database: Database) -> None:
     leader = await_leader(*pair, timeout_s=40)
     other = pair[1] if leader is pair[0] else pair[0]
@@ -123,8 +131,8 @@ def test_a_leader_that_sleeps_through_its_lease_stops_leading(
         assert time.monotonic() < end, "it still believes that it leads"
         time.sleep(0.1)
     assert token(database) > first
-    with database.transaction() as tx:
-        assert len(leases.holders(tx)) == 1
+    # On busy cores the lease may run out before it is renewed; then nobody holds it for a moment.
+    until(lambda: holders(database) == 1, "the lease is held")
 
 
 class Leading(SingletonRole):

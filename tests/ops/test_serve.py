@@ -22,8 +22,10 @@ from tests.ops.serve_process import ServeProcess, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+#: `make soak` kills more.
+KILLS = 12
 SEED = int(os.environ.get("LAKERUNNER_TEST_SEED", "20261115"))
-OUTAGE_S = float(os.environ.get("LAKERUNNER_TEST_OUTAGE_S", "8"))
+OUTAGE_S = float(os.environ.get("LAKERUNNER_TEST_OUTAGE_S", "3"))
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_a_role_killed_at_random_comes_back_and_nothing_is_lost_or_doubled(serve
     roles = [address.name for address in serve.addresses()]
     sent = 0
     try:
-        for kill in range(20):
+        for kill in range(KILLS):
             names = [f"object-{sent + nth}" for nth in range(10)]
             send(database, names)
             send(database, names)
@@ -81,7 +83,7 @@ def test_a_role_killed_at_random_comes_back_and_nothing_is_lost_or_doubled(serve
             time.sleep(choice.uniform(0, 0.4))
             victim = choice.choice(roles)
             before = serve.pids()
-            if kill == 10:
+            if kill == KILLS // 2:
                 _kill_fork_server(serve)
             os.kill(before[victim], signal.SIGKILL)
             serve.await_all_ready()

@@ -20,7 +20,7 @@ class EndedGroup:
     namespace: str
     name: str
     definition: str
-    #: Objects with `rule_no`, `rule_key`, `state` and `told`.
+    #: Objects with `rule_no`, `rule_key`, `state` and `told`, which is what was sent to receivers.
     states: Sequence[Mapping[str, Any]]
     ended_at_ms: int
 

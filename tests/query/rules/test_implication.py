@@ -13,7 +13,23 @@ from lakerunner.query.rules.implication import implies
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.patterns import whole
 
-ATOMS = ("a", "b", ".", "[ab]", "[^a]", "\\d", "\\.", "(a|bc)", "(?:ab)", "-", "[a-c]", "1")
+ATOMS = (
+    "a",
+    "b",
+    ".",
+    "[ab]",
+    "[^a]",
+    "\\d",
+    "\\.",
+    "(a|bc)",
+    "(?:ab)",
+    "-",
+    "[a-c]",
+    "1",
+    "(?P<n>a)",
+    "\\Qa.\\E",
+    "(?-s:.)",
+)
 QUANTIFIERS = ("", "", "", "*", "+", "?", "{2}", "{1,2}", "{0,}")
 PATTERNS = st.lists(
     st.lists(st.tuples(st.sampled_from(ATOMS), st.sampled_from(QUANTIFIERS)).map("".join), max_size=4).map("".join),
@@ -68,6 +84,8 @@ def test_a_counterexample_is_one(known: list[Matcher], wanted: Matcher) -> None:
         (["x=a"], "x=b", False),
         (["x=a"], "x!=b", True),
         (["x=~a|b"], "x=~a|b|c", True),
+        (["x=~(?P<n>a)b"], "x=ab", True),
+        (["x=~\\Aab\\z|c"], "x=~ab|c", True),
         (["x=~a|b"], "x=~a|c", False),
         (["x=~a|b", "x!=b"], "x=a", True),
         (["x=~checkout-.*"], "x=~checkout.*", True),
@@ -88,7 +106,9 @@ def test_implications(known: list[str], wanted: str, holds: bool) -> None:
     assert implies([matcher(each) for each in known], matcher(wanted)) is holds
 
 
-@pytest.mark.parametrize("pattern", ["(?i)a.*", "\\pL+", "[[:alpha:]]+", "a(?P<n>b)", "a\\b.*", "(a|b)^c"])
+@pytest.mark.parametrize(
+    "pattern", ["(?i)a.*", "(?i)\\w", "\\pL+", "[[:alpha:]]+", "a\\b.*", "(a|b)^c", "(^a)b", "^{1}a", "(?m)^a"]
+)
 def test_syntax_that_is_not_read_is_undecided(pattern: str) -> None:
     with pytest.raises(Undecided):
         automaton_of(pattern)

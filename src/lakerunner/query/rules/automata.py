@@ -1,34 +1,39 @@
 """Languages of matchers as automata: is every text that some matchers accept accepted by another one?
 
-The patterns are RE2's, but only the part of its syntax that is read here for certain: characters, classes, groups,
-alternatives and repetitions. Everything else is `Undecided`, which is never an answer to rely on.
+The patterns are RE2's, but only characters, classes, groups, alternatives and repetitions become automata. Everything
+else is `Undecided`, which is never an answer to rely on.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.syntax.re2_syntax import (
+    LAST_CODE,
+    Dot,
+    Either,
+    Letter,
+    NamedClass,
+    Node,
+    NotRead,
+    OneOf,
+    Place,
+    PlaceKind,
+    Repeated,
+    Sequence,
+    Span,
+    re2_tree,
+)
 
-#: The highest code point.
-_LAST = 0x10FFFF
 #: States of one pattern, and steps of one comparison. A comparison that needs more is undecided; it takes about 10 ms.
 _MAX_STATES = 1_000
 MAX_STEPS = 20_000
-_REPEAT = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
-_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
 #: Characters as ranges of code points, both ends included.
 Ranges = tuple[tuple[int, int], ...]
-_CLASSES: dict[str, Ranges] = {
-    "d": ((48, 57),),
-    "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
-    "s": ((9, 10), (12, 13), (32, 32)),
-}
 
 
 class Undecided(Exception):
@@ -45,8 +50,8 @@ def inverted(ranges: Ranges) -> Ranges:
         if start > low:
             out.append((low, start - 1))
         low = max(low, end + 1)
-    if low <= _LAST:
-        out.append((low, _LAST))
+    if low <= LAST_CODE:
+        out.append((low, LAST_CODE))
     return tuple(out)
 
 
@@ -84,202 +89,99 @@ class Automaton:
         return self.closure(frozenset(reached))
 
 
-@dataclass(frozen=True, slots=True)
-class _Chars:
-    ranges: Ranges
+def _ranges(node: Letter | Dot | NamedClass | OneOf) -> Ranges:
+    """The characters that the node takes."""
+    match node:
+        case Letter(text, False):
+            return ((ord(text), ord(text)),)
+        case Dot(newline):
+            return inverted(() if newline else ((ord("\n"), ord("\n")),))
+        case OneOf(members, negated, False):
+            found: list[tuple[int, int]] = []
+            for member in members:
+                found += [(member.low, member.high)] if isinstance(member, Span) else _ranges(member)
+            return inverted(tuple(found)) if negated else tuple(found)
+        case NamedClass(text):
+            raise Undecided(f"the class {text}")
+    raise Undecided("letters in any case")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sequence:
-    parts: tuple[_Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    options: tuple[_Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Repeat:
-    part: _Node
-    least: int
-    #: None: without an end.
-    most: int | None
-
-
-_Node = _Chars | _Sequence | _Choice | _Repeat
-
-
-class _Reader:
-    """Reads a pattern by recursive descent."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._depth = 0
-
-    def read(self) -> _Node:
-        found = self._choice()
-        if self._at != len(self._text):
-            raise Undecided("an unmatched parenthesis")
-        return found
-
-    def _peek(self) -> str:
-        return self._text[self._at : self._at + 1]
-
-    def _choice(self) -> _Node:
-        options = [self._sequence()]
-        while self._peek() == "|":
-            self._at += 1
-            options.append(self._sequence())
-        return options[0] if len(options) == 1 else _Choice(tuple(options))
-
-    def _sequence(self) -> _Node:
-        parts: list[_Node] = []
-        while (char := self._peek()) and char not in "|)":
-            # The whole text must match, so that these say nothing at the edges of a top-level alternative.
-            last = self._text[self._at + 1 : self._at + 2] in ("", "|")
-            if not self._depth and ((char == "^" and not parts) or (char == "$" and last)):
-                self._at += 1
-            else:
-                parts.append(self._repeated(self._atom()))
-        return _Sequence(tuple(parts))
-
-    def _repeated(self, part: _Node) -> _Node:
-        counts = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-        char = self._peek()
-        if char in counts and char:
-            self._at += 1
-            least, most = counts[char]
-        elif found := _REPEAT.match(self._text, self._at):
-            self._at = found.end()
-            least = int(found[1])
-            most = least if found[2] is None else int(found[3]) if found[3] else None
-        else:
-            return part
-        # Reluctant repetitions match the same texts. A further operator is refused by RE2, or means something else.
-        if self._peek() == "?":
-            self._at += 1
-        if self._peek() in ("*", "+", "?") or _REPEAT.match(self._text, self._at):
-            raise Undecided("a repeated repetition")
-        return _Repeat(part, least, most)
-
-    def _atom(self) -> _Node:
-        char = self._peek()
-        self._at += 1
-        match char:
-            case "(":
-                return self._group()
-            case "[":
-                return _Chars(self._class())
-            case ".":
-                return _Chars(((0, _LAST),))
-            case "\\":
-                return _Chars(self._escape())
-            case "^" | "$" | "*" | "+" | "?":
-                raise Undecided(f"{char} where it is not read")
-        return _Chars(((ord(char), ord(char)),))
-
-    def _group(self) -> _Node:
-        if self._text.startswith("?:", self._at):
-            self._at += 2
-        elif self._peek() == "?":
-            raise Undecided("a group with flags or a name")
-        self._depth += 1
-        found = self._choice()
-        self._depth -= 1
-        if self._peek() != ")":
-            raise Undecided("an unmatched parenthesis")
-        self._at += 1
-        return found
-
-    def _escape(self) -> Ranges:
-        char = self._peek()
-        self._at += 1
-        if char in _PUNCTUATION:
-            return ((ord(char), ord(char)),)
-        if char in _CONTROLS:
-            return ((ord(_CONTROLS[char]), ord(_CONTROLS[char])),)
-        if char.lower() in _CLASSES:
-            ranges = _CLASSES[char.lower()]
-            return ranges if char in _CLASSES else inverted(ranges)
-        raise Undecided(f"the escape \\{char}")
-
-    def _class(self) -> Ranges:
-        negated = self._peek() == "^"
-        self._at += negated
-        ranges: list[tuple[int, int]] = []
-        first = True
-        while first or self._peek() != "]":
-            first = False
-            low = self._class_member()
-            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
-                self._at += 1
-                high = self._class_member()
-                if len(low) != 1 or len(high) != 1 or low[0][0] != low[0][1] or high[0][0] != high[0][1]:
-                    raise Undecided("a range of classes")
-                ranges.append((low[0][0], high[0][0]))
-            else:
-                ranges += low
-        self._at += 1
-        return inverted(tuple(ranges)) if negated else tuple(ranges)
-
-    def _class_member(self) -> Ranges:
-        char = self._peek()
-        if not char or char == "[":
-            raise Undecided("a class that is not read")
-        self._at += 1
-        return self._escape() if char == "\\" else ((ord(char), ord(char)),)
-
-
-def _build(automaton: Automaton, node: _Node, start: int) -> int:
+def _build(automaton: Automaton, node: Node, start: int) -> int:
     """Add the node after the state `start`; return the state after it."""
     match node:
-        case _Chars(ranges):
-            end = automaton.state()
-            automaton.moves[start].append((ranges, end))
-            return end
-        case _Sequence(parts):
+        case Letter() | Dot() | NamedClass() | OneOf():
+            return _take(automaton, _ranges(node), start)
+        case Sequence(parts):
             for part in parts:
                 start = _build(automaton, part, start)
             return start
-        case _Choice(options):
+        case Either(parts):
             end = automaton.state()
-            for option in options:
+            for part in parts:
                 begin = automaton.state()
                 automaton.free[start].append(begin)
-                automaton.free[_build(automaton, option, begin)].append(end)
+                automaton.free[_build(automaton, part, begin)].append(end)
             return end
-        case _Repeat(part, least, most):
-            for _ in range(least):
-                start = _build(automaton, part, start)
-            end = automaton.state()
-            if most is None:
-                loop = automaton.state()
-                automaton.free[start].append(loop)
-                automaton.free[_build(automaton, part, loop)].append(loop)
-                automaton.free[loop].append(end)
-                return end
-            automaton.free[start].append(end)
-            for _ in range(most - least):
-                start = _build(automaton, part, start)
-                automaton.free[start].append(end)
-            return end
+        case Repeated(part, least, most):
+            return _repeat(automaton, part, least, most, start)
+        case Place(kind):
+            raise Undecided(f"{kind.value} where it is not read")
+
+
+def _take(automaton: Automaton, ranges: Ranges, start: int) -> int:
+    end = automaton.state()
+    automaton.moves[start].append((ranges, end))
+    return end
+
+
+def _repeat(automaton: Automaton, part: Node, least: int, most: int | None, start: int) -> int:
+    for _ in range(least):
+        start = _build(automaton, part, start)
+    end = automaton.state()
+    if most is None:
+        loop = automaton.state()
+        automaton.free[start].append(loop)
+        automaton.free[_build(automaton, part, loop)].append(loop)
+        automaton.free[loop].append(end)
+        return end
+    automaton.free[start].append(end)
+    for _ in range(most - least):
+        start = _build(automaton, part, start)
+        automaton.free[start].append(end)
+    return end
+
+
+def _without_edges(node: Node) -> Node:
+    """Without `^` and `$` at the edges of the alternatives: these say nothing, because the whole text must match."""
+    match node:
+        case Either(parts):
+            return Either(tuple(map(_without_edges, parts)))
+        case Sequence(parts):
+            begin, end = 0, len(parts)
+            while begin < end and parts[begin] == Place(PlaceKind.TEXT_BEGIN):
+                begin += 1
+            while begin < end and parts[end - 1] == Place(PlaceKind.TEXT_END):
+                end -= 1
+            return Sequence(parts[begin:end])
+    return node
 
 
 @functools.lru_cache(maxsize=256)
 def automaton_of(pattern: str) -> Automaton:
     """The automaton of a pattern that must match the whole text; a dot matches newlines too."""
     automaton = Automaton()
-    automaton.free[_build(automaton, _Reader(pattern).read(), 0)].append(1)
+    try:
+        tree = re2_tree(pattern, dot_newline=True)
+    except NotRead as reason:
+        raise Undecided(str(reason)) from None
+    automaton.free[_build(automaton, _without_edges(tree), 0)].append(1)
     return automaton
 
 
 @functools.lru_cache(maxsize=256)
 def _automaton_of_text(text: str) -> Automaton:
     automaton = Automaton()
-    parts = tuple(_Chars(((ord(char), ord(char)),)) for char in text)
-    automaton.free[_build(automaton, _Sequence(parts), 0)].append(1)
+    automaton.free[_build(automaton, Sequence(tuple(map(Letter, text))), 0)].append(1)
     return automaton
 
 
@@ -303,7 +205,7 @@ class _Language:
         return (1 in states) != self.negated
 
 
-def _witnesses(languages: Sequence[_Language]) -> list[int]:
+def _witnesses(languages: Collection[_Language]) -> list[int]:
     """One character of each set of characters that no language tells apart."""
     edges = {0}
     for language in languages:
@@ -311,10 +213,10 @@ def _witnesses(languages: Sequence[_Language]) -> list[int]:
             for ranges, _ in moves:
                 for low, high in ranges:
                     edges |= {low, high + 1}
-    return sorted(edge for edge in edges if edge <= _LAST)
+    return sorted(edge for edge in edges if edge <= LAST_CODE)
 
 
-def counterexample(given: Sequence[Matcher], wanted: Matcher, steps: int = MAX_STEPS) -> str | None:
+def counterexample(given: Collection[Matcher], wanted: Matcher, steps: int = MAX_STEPS) -> str | None:
     """A text that all of `given` accept and `wanted` does not; None if there is none. Raises `Undecided`.
 
     >>> any_error = Matcher("level", MatchKind.REGEX, "err.*|warn")

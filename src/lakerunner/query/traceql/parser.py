@@ -15,23 +15,17 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-from lakerunner.query.syntax.limits import DepthGuard
-from lakerunner.query.syntax.strings import unquote
-from lakerunner.query.syntax.tokens import END, Cursor, Token
+from lakerunner.query.syntax.tokens import END, Token
 from lakerunner.query.traceql import ast
-from lakerunner.query.traceql.fields import SPELLINGS
 from lakerunner.query.traceql.lexer import (
-    ATTRIBUTE,
     DURATION,
     FLOAT,
     IDENTIFIER,
     INTEGER,
     INTRINSIC,
-    LANGUAGE,
-    STRING,
     tokenize,
 )
-from lakerunner.query.traceql.literals import attribute_of, duration_ns
+from lakerunner.query.traceql.parser_conditions import BINDING, ConditionParser
 
 AGGREGATES = ("count", "avg", "min", "max", "sum")
 COUNTING = ("rate", "count_over_time")
@@ -39,16 +33,6 @@ OVER_TIME = ("min_over_time", "max_over_time", "avg_over_time", "sum_over_time",
 QUANTILE, COMPARE = "quantile_over_time", "compare"
 METRICS = (*COUNTING, *OVER_TIME, QUANTILE, COMPARE)
 RANKED = ("topk", "bottomk")
-#: How tightly operators bind.
-_BINDING = {
-    **dict.fromkeys(ast.LOGIC, 1),
-    **dict.fromkeys((*ast.COMPARISONS, *ast.STRUCTURAL), 2),
-    **dict.fromkeys("+-", 3),
-    **dict.fromkeys("*/%", 5),
-    "^": 6,
-}
-_NOT = 4
-_INT64 = 1 << 63
 #: compare() keeps so many values of an attribute, unless it says another number, up to the largest.
 DEFAULT_TOP, MAX_TOP = 10, 1000
 _METRIC = (ast.Metric, ast.MetricOp, ast.MetricNumber)
@@ -63,19 +47,13 @@ def parse(text: str) -> ast.Query:
     return Parser(text, tokenize(text)).query()
 
 
-class Parser(Cursor):
-    language = LANGUAGE
-
-    def __init__(self, text: str, tokens: list[Token]) -> None:
-        super().__init__(text, tokens)
-        self._depth = DepthGuard(text, LANGUAGE)
-
+class Parser(ConditionParser):
     def query(self) -> ast.Query:
         start = self.token
         root = self._pipe()
         if isinstance(root, ast.Aggregate | ast.ScalarOp | ast.ScalarPipeline | ast.Literal | ast.MetricNumber):
             self.unexpected("query", "a comparison")
-        hints = self._hints() if self._word("with") else ()
+        hints = self._hints() if self.accept_word("with") else ()
         if not self.at(END):
             self.unexpected("query", '"|" or the end')
         if isinstance(root, ast.Metric | ast.MetricOp):
@@ -90,7 +68,7 @@ class Parser(Cursor):
         """A pipeline, a metric, or a scalar: what stands at the top and in parentheses."""
         stages: list[ast.Stage] = []
         while True:
-            if stages and self._is_word(*METRICS):
+            if stages and self.is_word(*METRICS):
                 return self._second_stages(self._metric(ast.Pipeline(tuple(stages))))
             item = self._stage(first=not stages)
             if isinstance(item, _METRIC):
@@ -106,27 +84,27 @@ class Parser(Cursor):
                 return ast.Pipeline(tuple(stages))
 
     def _stage(self, *, first: bool) -> Item:
-        if self._is_word("by"):
+        if self.is_word("by"):
             self.take()
             self.expect("(", "by")
-            by = self._field_expr(0)
+            by = self.condition(0)
             self.expect(")", "by")
             return ast.GroupBy(by)
-        if not first and self._is_word("coalesce"):
+        if not first and self.is_word("coalesce"):
             self.take()
             self.expect("(", "coalesce")
             self.expect(")", "coalesce")
             return ast.Coalesce()
-        if self._is_word("select"):
+        if self.is_word("select"):
             self.take()
-            return ast.Select(self._fields("select"))
+            return ast.Select(self.fields("select"))
         return self._expression(0)
 
     def _expression(self, binding: int) -> Item:
-        self._depth.enter(self.token.start)
+        self.depth.enter(self.token.start)
         try:
             left = self._operand()
-            while (power := _BINDING.get(self.token.kind, 0)) > binding:
+            while (power := BINDING.get(self.token.kind, 0)) > binding:
                 # A filter of a metric is a stage of its own.
                 if isinstance(left, ast.Metric | ast.MetricOp) and power <= 2:
                     break
@@ -135,7 +113,7 @@ class Parser(Cursor):
                 left = self._joined(operator, left, right)
             return left
         finally:
-            self._depth.leave()
+            self.depth.leave()
 
     def _joined(self, operator: Token, left: Item, right: Item) -> Item:
         op = operator.kind
@@ -168,7 +146,7 @@ class Parser(Cursor):
     def _operand(self) -> Item:
         token = self.token
         if self.accept("{"):
-            condition = None if self.at("}") else self._field_expr(0)
+            condition = None if self.at("}") else self.condition(0)
             self.expect("}", "filter")
             return ast.Filter(condition)
         if self.accept("("):
@@ -177,16 +155,16 @@ class Parser(Cursor):
             if isinstance(inner, ast.Pipeline) and len(inner.stages) == 1 and isinstance(inner.stages[0], _SPANSET):
                 return inner.stages[0]
             return inner
-        if self._is_word(*AGGREGATES) or (token.kind == INTRINSIC and token.text in AGGREGATES):
+        if self.is_word(*AGGREGATES) or (token.kind == INTRINSIC and token.text in AGGREGATES):
             return self._aggregate()
         if token.kind in (INTEGER, FLOAT, DURATION) or token.kind == "-":
-            return self._signed_number()
+            return self.signed_number()
         self.unexpected("query", '"{", "(" or an aggregate')
 
     def _aggregate(self) -> ast.Aggregate:
         function = self.take().text
         self.expect("(", function)
-        argument = None if function == "count" else self._field_expr(0)
+        argument = None if function == "count" else self.condition(0)
         self.expect(")", function)
         return ast.Aggregate(function, argument)
 
@@ -197,7 +175,7 @@ class Parser(Cursor):
         self.expect("(", function)
         if function == COMPARE:
             return ast.Metric(pipeline, self._compare())
-        argument = None if function in COUNTING else self._field()
+        argument = None if function in COUNTING else self.field()
         quantiles: list[float] = []
         if function == QUANTILE:
             self.expect(",", function)
@@ -210,17 +188,17 @@ class Parser(Cursor):
                 if not self.accept(","):
                     break
         self.expect(")", function)
-        by = self._fields("by") if self._word("by") else ()
+        by = self.fields("by") if self.accept_word("by") else ()
         return ast.Metric(pipeline, ast.MetricAggregate(function, argument, by, tuple(quantiles)))
 
     def _compare(self) -> ast.Compare:
         start = self.token
         self.expect("{", COMPARE)
-        condition = None if self.at("}") else self._field_expr(0)
+        condition = None if self.at("}") else self.condition(0)
         self.expect("}", "filter")
         numbers: list[int] = []
         while len(numbers) < 3 and self.accept(","):
-            numbers.append(self._integer(COMPARE))
+            numbers.append(self.integer(COMPARE))
         self.expect(")", COMPARE)
         top, start_ns, end_ns = [*(numbers or [DEFAULT_TOP]), 0, 0][:3]
         if not 1 <= top <= MAX_TOP:
@@ -235,17 +213,17 @@ class Parser(Cursor):
         while True:
             if self.token.kind in ast.COMPARISONS[:6]:
                 op = self.take().kind
-                number = self._signed_number()
+                number = self.signed_number()
                 assert isinstance(number.value, int | float)
                 value = number.value / 1e9 if number.type == ast.DURATION else float(number.value)
                 then.append(ast.ValueFilter(op, value))
             elif self.at("|"):
                 self.take()
-                if not self._is_word(*RANKED):
+                if not self.is_word(*RANKED):
                     self.unexpected("metrics query", "topk or bottomk")
                 function = self.take().text
                 self.expect("(", function)
-                count = self._integer(function)
+                count = self.integer(function)
                 self.expect(")", function)
                 if count <= 0:
                     self.fail(f"{function} needs a number above 0", start.start, self.previous.end)
@@ -267,125 +245,11 @@ class Parser(Cursor):
                 self.unexpected("with", "the name of a hint")
             self.take()
             self.expect("=", "with")
-            hints.append(ast.Hint(token.text, self._literal()))
+            hints.append(ast.Hint(token.text, self.literal()))
             if not self.accept(","):
                 break
         self.expect(")", "with")
         return tuple(hints)
-
-    # -- conditions --------------------------------------------------------------------------------------------------
-
-    def _field_expr(self, binding: int) -> ast.FieldExpr:
-        self._depth.enter(self.token.start)
-        try:
-            left = self._field_operand()
-            while (power := _BINDING.get(self.token.kind, 0)) > binding and self.token.kind in (
-                *ast.COMPARISONS,
-                *ast.ARITHMETIC,
-                *ast.LOGIC,
-            ):
-                op = self.take().kind
-                left = ast.Binary(op, left, self._field_expr(power - 1 if op == "^" else power))
-            return left
-        finally:
-            self._depth.leave()
-
-    def _field_operand(self) -> ast.FieldExpr:
-        if self.accept("!"):
-            return ast.Unary("!", self._field_expr(_NOT))
-        if self.at("-"):
-            if self.peek().kind in (INTEGER, FLOAT, DURATION):
-                after = self.peek(2).kind
-                if _BINDING.get(after, 0) <= 3:
-                    return self._signed_number()
-            self.take()
-            return ast.Unary("-", self._field_expr(3))
-        if self.accept("("):
-            inner = self._field_expr(0)
-            self.expect(")", "parentheses")
-            return inner
-        if self.at(ATTRIBUTE, INTRINSIC):
-            return self._field()
-        return self._literal()
-
-    def _fields(self, context: str) -> tuple[ast.Field, ...]:
-        self.expect("(", context)
-        fields = [self._field()]
-        while self.accept(","):
-            fields.append(self._field())
-        self.expect(")", context)
-        return tuple(fields)
-
-    def _field(self) -> ast.Field:
-        token = self.token
-        if self.accept(ATTRIBUTE):
-            return attribute_of(token.text)
-        if self.accept(INTRINSIC):
-            return ast.Intrinsic(SPELLINGS[token.text])
-        if token.kind == IDENTIFIER and token.text == "parent":
-            self.fail("parent is no value", token.start, token.end, hint="write parent.name for an attribute of it")
-        self.unexpected("query", "an attribute such as span.http.method, or an intrinsic such as duration")
-
-    def _literal(self) -> ast.Literal:
-        token = self.token
-        if token.kind in (INTEGER, FLOAT, DURATION, "-"):
-            return self._signed_number()
-        if self.accept(STRING):
-            return ast.Literal(ast.STRING, unquote(self.text, token, LANGUAGE))
-        if token.kind == IDENTIFIER:
-            found = _WORDS.get(token.text)
-            if found is not None:
-                self.take()
-                return found
-            hint = "write .name for an attribute, or quote a text"
-            self.fail(f"unknown identifier: {token.text}", token.start, token.end, hint=hint)
-        self.unexpected("query", "a value")
-
-    def _signed_number(self) -> ast.Literal:
-        sign = -1 if self.accept("-") else 1
-        token = self.token
-        if self._is_word("maxInt", "minInt"):
-            self.take()
-            value = _WORDS[token.text].value
-            assert isinstance(value, int)
-            return ast.Literal(ast.INT, max(sign * value, -_INT64))
-        if token.kind not in (INTEGER, FLOAT, DURATION):
-            self.unexpected("query", "a number")
-        self.take()
-        if token.kind == FLOAT:
-            number = float(token.text)
-            if math.isinf(number):
-                self.fail("the number is out of range", token.start, token.end)
-            return ast.Literal(ast.FLOAT, sign * number)
-        whole = int(token.text) if token.kind == INTEGER else duration_ns(token.text)
-        if whole >= _INT64:
-            self.fail("the number is out of range", token.start, token.end)
-        return ast.Literal(ast.INT if token.kind == INTEGER else ast.DURATION, sign * whole)
-
-    def _integer(self, context: str) -> int:
-        if not self.at(INTEGER):
-            self.unexpected(context, "a whole number")
-        return int(self.take().text)
-
-    def _is_word(self, *words: str) -> bool:
-        return self.token.kind == IDENTIFIER and self.token.text in words
-
-    def _word(self, word: str) -> bool:
-        if self._is_word(word):
-            self.take()
-            return True
-        return False
-
-
-_WORDS: dict[str, ast.Literal] = {
-    "true": ast.Literal(ast.BOOL, True),
-    "false": ast.Literal(ast.BOOL, False),
-    "nil": ast.Literal(ast.NIL, None),
-    "minInt": ast.Literal(ast.INT, -_INT64),
-    "maxInt": ast.Literal(ast.INT, _INT64 - 1),
-    **{name: ast.Literal(ast.STATUS, name) for name in ast.STATUSES},
-    **{name: ast.Literal(ast.KIND, name) for name in ast.KINDS},
-}
 
 
 def _has_pipeline(item: ast.Scalar) -> bool:

@@ -70,28 +70,38 @@ def _group(field: ast.Field, value: ast.Literal) -> object:
 
 
 def _of_stage(stage: ast.Stage | ast.Scalar) -> Iterator[Shown]:
+    for leaf in _leaves(stage):
+        if isinstance(leaf, ast.Filter):
+            if leaf.condition is not None:
+                yield from _of_condition(leaf.condition)
+        else:
+            for field in _fields_of(leaf):
+                yield from _always(field)
+
+
+def _leaves(stage: ast.Stage | ast.Scalar) -> Iterator[ast.Stage | ast.Scalar]:
+    """The stages within a stage that have none within them, in the order of the text."""
     match stage:
-        case ast.Filter(condition) if condition is not None:
-            yield from _of_condition(condition)
         case ast.SpansetOp(_, left, right) | ast.ScalarFilter(_, left, right) | ast.ScalarOp(_, left, right):
-            yield from _of_stage(left)
-            yield from _of_stage(right)
+            yield from _leaves(left)
+            yield from _leaves(right)
         case ast.Pipeline(stages):
             for each in stages:
-                yield from _of_stage(each)
+                yield from _leaves(each)
         case ast.ScalarPipeline(stages, aggregate):
             for each in stages:
-                yield from _of_stage(each)
-            yield from _of_stage(aggregate)
-        case ast.Aggregate(_, argument) if argument is not None:
-            for field in fields_in(argument):
-                yield from _always(field)
-        case ast.GroupBy(by):
-            for field in fields_in(by):
-                yield from _always(field)
+                yield from _leaves(each)
+            yield aggregate
+        case _:
+            yield stage
+
+
+def _fields_of(leaf: ast.Stage | ast.Scalar) -> Iterator[ast.Field]:
+    match leaf:
+        case ast.Filter(expr) | ast.Aggregate(_, expr) | ast.GroupBy(expr) if expr is not None:
+            yield from fields_in(expr)
         case ast.Select(fields):
-            for field in fields:
-                yield from _always(field)
+            yield from fields
 
 
 def _of_condition(expr: ast.FieldExpr) -> Iterator[Shown]:
@@ -129,27 +139,6 @@ def all_fields(pipeline: ast.Pipeline) -> tuple[ast.Field, ...]:
     for shown in shown_fields(pipeline):
         found[shown.field] = None
     for stage in pipeline.stages:
-        found |= dict.fromkeys(_fields_of(stage))
+        for leaf in _leaves(stage):
+            found |= dict.fromkeys(_fields_of(leaf))
     return tuple(found)
-
-
-def _fields_of(stage: ast.Stage | ast.Scalar) -> Iterator[ast.Field]:
-    match stage:
-        case ast.Filter(condition) if condition is not None:
-            yield from fields_in(condition)
-        case ast.SpansetOp(_, left, right) | ast.ScalarFilter(_, left, right) | ast.ScalarOp(_, left, right):
-            yield from _fields_of(left)
-            yield from _fields_of(right)
-        case ast.Pipeline(stages):
-            for each in stages:
-                yield from _fields_of(each)
-        case ast.ScalarPipeline(stages, aggregate):
-            for each in stages:
-                yield from _fields_of(each)
-            yield from _fields_of(aggregate)
-        case ast.Aggregate(_, argument) if argument is not None:
-            yield from fields_in(argument)
-        case ast.GroupBy(by):
-            yield from fields_in(by)
-        case ast.Select(fields):
-            yield from fields

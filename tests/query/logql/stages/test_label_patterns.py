@@ -38,6 +38,14 @@ _VALUES = ["", "warn", "warning", "a warn", "/api", "/api/x", "x/api", "10", "21
         (".*", _VALUES),
         (".+", _VALUES[1:]),
         ("w(ar|in)n?", ["warn"]),
+        # Escapes, and flags that change nothing, do not hide a literal.
+        (r"/\x61pi|/other", ["/api", "/api/x", "x/api"]),
+        (r"\Qwarn\E.{0,}", ["warn", "warning", "a warn"]),
+        ("(?m)10.*", ["10", "210"]),
+        ("(?s)10.*", ["10"]),
+        # The same character twice is one character.
+        ("1|1", []),
+        ("10|1|0", ["10"]),
     ],
 )
 def test_patterns_of_label_filters_match_as_in_loki(pattern: str, accepted: list[str]) -> None:

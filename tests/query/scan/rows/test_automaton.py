@@ -19,7 +19,8 @@ _atoms = st.sampled_from(
     [
         "a", "b", "k", "0", "-", " ", "é", ".", "^", "$", r"\b", r"\B", r"\d", r"\D", r"\w", r"\W", r"\s", r"\S",
         "[ab]", "[^a]", "[a-z0-9]", r"[^\d\s]", r"[\w-]", "[]a]", "[a-é]", r"\.", r"\n", r"\x61", r"\x{61}", r"\A",
-        r"\z", "(?i:k)", "(?i:[a-c])", "(?s:.)", "{", "a{x", "(?i:[^s])",
+        r"\z", "(?i:k)", "(?i:[a-c])", "(?s:.)", "{", "a{x", "(?i:[^s])", r"\Qa.\E", r"\141", r"(?i:\W)",
+        r"[\Wa]", "(?i)",
     ]
 )  # fmt: skip
 _patterns = st.recursive(
@@ -56,14 +57,22 @@ def test_an_automaton_finds_what_re2_finds(pattern: str, drawn: list[str]) -> No
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"[a-z]+-\d{4}[13579]\b", "(GET|POST) .* 404 ", "(?i)charged PAYMENT", '^{.*"took_ms":1\\d\\d,', "^(?s:a.*b)$"],
+    [
+        r"[a-z]+-\d{4}[13579]\b",
+        "(GET|POST) .* 404 ",
+        "(?i)charged PAYMENT",
+        '^{.*"took_ms":1\\d\\d,',
+        "^(?s:a.*b)$",
+        r"\Qa.b\E+",
+        "(?U)a+",
+    ],
 )
 def test_usual_patterns_have_an_automaton(pattern: str) -> None:
     assert automaton_of(pattern) is not None
 
 
 @pytest.mark.parametrize(
-    "pattern", ["[[:alpha:]]", r"\pL", r"\Qa.b\E", "(?m)^a", "(?U)a+", "(?i)é", "(a{30}b?){30}", "a" + "*" * 1_500]
+    "pattern", ["[[:alpha:]]", r"\pL", "(?m)^a", "(?i)é", "a(?i){0,1}", "(a{30}b?){30}", "a" + "*" * 1_500]
 )
 def test_other_patterns_are_left_to_re2(pattern: str) -> None:
     assert automaton_of(pattern) is None

@@ -27,6 +27,10 @@ _CLAUSES = {
     "a|": "",
     r"\bfoo\b": "foo",
     r"\Qa.b\E\.\x41": "a.b.A",
+    r"\Qab\E+c": "a & b & c",
+    r"a\sb": "a & b",
+    # The repetition is one of the letter before the flag.
+    "a(?i){0,1}b": "",
     "(?P<name>foo){2,}bar": "foo & bar",
     "(a|b|c|d|e|f)(a|b|c|d|e|f)x": "a | b | c | d | e | f & ax | bx | cx | dx | ex | fx",
 }

@@ -8,19 +8,15 @@ patterns match from begin to end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from lakerunner.query.series.matchers import Matcher, MatchKind
+from lakerunner.query.syntax import re2_syntax as tree
+from lakerunner.query.syntax.re2_syntax import Dot, Either, Letter, Node, NotRead, Repeated, re2_tree
 
-_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-#: Characters that mean something else than themselves, beside those that the parser below reads.
-_UNKNOWN = frozenset("^$[]{}*+?")
-_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(-[a-zA-Z]+)?([:)])")
-_NAMED = re.compile(r"\(\?P?<\w+>")
 #: Concatenations of more parts are not simplified.
 _MOST_PARTS = 3
 
@@ -98,8 +94,8 @@ def simplified(pattern: str) -> tuple[Simple, ...] | None:
     >>> simplified("[0-9]+")
     """
     try:
-        return _without_everything(_searches(_Parser(pattern).whole()))
-    except (_NotSimple, RecursionError):
+        return _without_everything(_searches(_simple(re2_tree(pattern))))
+    except (_NotSimple, NotRead):
         return None
 
 
@@ -181,84 +177,18 @@ def _anywhere(text: str, ignore_case: bool) -> Simple:
     return Search(text, True, ignore_case) if text else Everything()
 
 
-class _Parser:
-    """Reads the patterns that consist of literals, `.*`, `.+`, groups and alternatives, as Go's parser does."""
-
-    def __init__(self, pattern: str) -> None:
-        self._text, self._at = pattern, 0
-
-    def whole(self) -> _Node:
-        node = self._choice(False)
-        if self._at < len(self._text):
-            raise _NotSimple
-        return node
-
-    def _choice(self, ignore_case: bool) -> _Node:
-        branches: list[_Node] = []
-        parts: list[_Node] = []
-        while self._at < len(self._text) and self._text[self._at] != ")":
-            if self._text[self._at] == "|":
-                self._at += 1
-                branches.append(_concat(parts))
-                parts = []
-            elif flags := _FLAGS.match(self._text, self._at):
-                ignore_case = self._flagged(flags, ignore_case, parts)
-            else:
-                parts.append(self._part(ignore_case))
-        return _choice([*branches, _concat(parts)])
-
-    def _flagged(self, flags: re.Match[str], ignore_case: bool, parts: list[_Node]) -> bool:
-        """Flags for the rest of the group, or for a group of their own."""
-        set_flags, cleared, end = flags.groups()
-        if set(set_flags) - {"i"} or cleared:
-            raise _NotSimple
-        self._at = flags.end()
-        inner = ignore_case or "i" in set_flags
-        if end == ")":
-            return inner
-        parts.append(self._closed(inner))
-        return ignore_case
-
-    def _closed(self, ignore_case: bool) -> _Node:
-        node = self._choice(ignore_case)
-        if self._text[self._at : self._at + 1] != ")":
-            raise _NotSimple
-        self._at += 1
-        self._unrepeated()
-        return node
-
-    def _part(self, ignore_case: bool) -> _Node:
-        c = self._text[self._at]
-        if c == "(":
-            named = _NAMED.match(self._text, self._at)
-            self._at = named.end() if named else self._at + 1
-            return self._closed(ignore_case)
-        if c == ".":
-            return self._dots()
-        if c == "\\":
-            self._at += 1
-            c = self._text[self._at : self._at + 1]
-            if c not in _PUNCTUATION:
-                raise _NotSimple
-        elif c in _UNKNOWN:
-            raise _NotSimple
-        self._at += 1
-        self._unrepeated()
-        return _Literal(c, ignore_case)
-
-    def _dots(self) -> _Node:
-        times = self._text[self._at + 1 : self._at + 2]
-        if times not in ("*", "+") or not times:
-            raise _NotSimple
-        self._at += 2
-        if self._text[self._at : self._at + 1] == "?":
-            self._at += 1
-        self._unrepeated()
-        return _Dots(times == "+")
-
-    def _unrepeated(self) -> None:
-        if self._text[self._at : self._at + 1] in ("*", "+", "?", "{") and self._at < len(self._text):
-            raise _NotSimple
+def _simple(node: Node) -> _Node:
+    """The node as Go's parser has it, if it consists of literals, `.*`, `.+` and alternatives."""
+    match node:
+        case Letter(text, ignore_case):
+            return _Literal(text, ignore_case)
+        case Repeated(Dot(newline=False), 0 | 1 as least, None):
+            return _Dots(least == 1)
+        case tree.Sequence(parts):
+            return _concat([_simple(part) for part in parts])
+        case Either(parts):
+            return _choice([_simple(part) for part in parts])
+    raise _NotSimple
 
 
 def _concat(parts: Sequence[_Node]) -> _Node:
@@ -276,7 +206,12 @@ def _concat(parts: Sequence[_Node]) -> _Node:
 
 
 def _choice(branches: Sequence[_Node]) -> _Node:
-    """Alternatives. As in Go, neighbours with a common beginning share it, and single characters become a class."""
+    """Alternatives as Go reads them: of single characters it makes a class before it looks for common beginnings."""
+    return _factored(_classed(branches))
+
+
+def _factored(branches: Sequence[_Node]) -> _Node:
+    """Alternatives, of which neighbours with a common beginning share it. Single characters that remain are a class."""
     if len(branches) == 1:
         return branches[0]
     flat = [each for branch in branches for each in (branch.parts if isinstance(branch, _Choice) else (branch,))]
@@ -289,17 +224,25 @@ def _choice(branches: Sequence[_Node]) -> _Node:
         if prefix is None or end == start + 1:
             factored.append(flat[start])
         else:
-            rest = _choice([_without(branch, len(prefix.text)) for branch in flat[start:end]])
+            rest = _factored([_without(branch, len(prefix.text)) for branch in flat[start:end]])
             factored.append(_concat([prefix, rest]))
         start = end
     merged: list[_Node] = []
-    for node in factored:
-        both = merged and {type(merged[-1]), type(node)} <= {_Literal, _Class} and _is_single(merged[-1])
-        if both and _is_single(node):
-            merged[-1] = _Class()
-        elif not (merged and isinstance(node, _Nothing) and isinstance(merged[-1], _Nothing)):
+    for node in _classed(factored):
+        if not (merged and isinstance(node, _Nothing) and isinstance(merged[-1], _Nothing)):
             merged.append(node)
     return merged[0] if len(merged) == 1 else _Choice(tuple(merged))
+
+
+def _classed(nodes: Sequence[_Node]) -> list[_Node]:
+    """With one class in place of neighbours that are single characters; the same character twice is itself."""
+    found: list[_Node] = []
+    for node in nodes:
+        if not found or not _is_single(node) or not _is_single(found[-1]):
+            found.append(node)
+        elif node != found[-1]:
+            found[-1] = _Class()
+    return found
 
 
 def _is_single(node: _Node) -> bool:

@@ -1,8 +1,8 @@
 """Matches a regular expression with many short texts: one table of states, and four texts at a time.
 
 RE2 looks at one byte after the other (1.5 ns each, and 35 ns to begin a text): every step waits for the one before it.
-Here all states are computed before (`ascii_pattern.py` reads the pattern), and the steps of four texts are taken in
-turn. Texts with a byte outside ASCII, and patterns with very many states, are left to RE2.
+Here all states are computed before, and the steps of four texts are taken in turn. Texts with a byte outside ASCII, and
+patterns with very many states, are left to RE2.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.text_bytes import text_bytes
-from lakerunner.query.scan.rows.ascii_pattern import (
-    WORD,
+from lakerunner.query.scan.rows.ascii_sets import WORD, ascii_set
+from lakerunner.query.syntax.re2_syntax import (
+    Dot,
     Either,
+    Letter,
+    NamedClass,
     Node,
-    NotUnderstood,
+    NotRead,
     OneOf,
     Place,
+    PlaceKind,
     Repeated,
     Sequence,
-    parsed,
+    re2_tree,
 )
 
 #: What is known of a text.
@@ -35,6 +39,8 @@ _BYTES, _ASCII = 256, 128
 _MATCHED, _FOREIGN, _FIRST = 0, _BYTES, 2 * _BYTES
 #: Places of one automaton, and steps to compute it, about 20 ms. Other patterns are RE2's.
 _MAX_INSTRUCTIONS, _MAX_STATES, _MAX_STEPS = 500, 120, 40_000
+#: The conditions on places that a state knows the answer to.
+_PLACES = frozenset(PlaceKind) - {PlaceKind.LINE_BEGIN, PlaceKind.LINE_END}
 #: Texts that are matched in turn, and bytes of each after which they are looked at.
 _LANES, _STRIDE = 4, 16
 
@@ -56,13 +62,17 @@ class Automaton:
 
 @functools.lru_cache(maxsize=128)
 def automaton_of(pattern: str) -> Automaton | None:
-    """The automaton of a pattern that RE2 accepts; None if it is not understood, or has too many states."""
+    """The automaton of a pattern that RE2 accepts; None if RE2 has to match it."""
     try:
         program = _Program()
-        start = program.add(parsed(pattern), program.emit(_Match()))
+        start = program.add(re2_tree(pattern), program.emit(_Match()))
         return _States(program, start).automaton()
-    except NotUnderstood:
+    except (NotRead, _TooLarge):
         return None
+
+
+class _TooLarge(Exception):
+    """The automaton would take too long to compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,7 @@ class _Take:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    kind: str
+    kind: PlaceKind
     then: int
 
 
@@ -95,16 +105,18 @@ class _Program:
 
     def emit(self, instruction: _Match | _Take | _Check | _Go) -> int:
         if len(self.instructions) >= _MAX_INSTRUCTIONS:
-            raise NotUnderstood
+            raise _TooLarge
         self.instructions.append(instruction)
         return len(self.instructions) - 1
 
     def add(self, node: Node, then: int) -> int:
         """Add what matches the node and goes on with `then`. Returns where it begins."""
         match node:
-            case OneOf(members):
-                return self.emit(_Take(members, then))
+            case Letter() | Dot() | OneOf() | NamedClass():
+                return self.emit(_Take(ascii_set(node), then))
             case Place(kind):
+                if kind not in _PLACES:
+                    raise NotRead("places in lines")
                 return self.emit(_Check(kind, then))
             case Sequence(parts):
                 for part in reversed(parts):
@@ -146,7 +158,8 @@ class _States:
         self._start = start
         self._steps = 0
         kinds = {each.kind for each in self._instructions if isinstance(each, _Check)}
-        self._sees_words, self._sees_begin = bool(kinds & {"b", "B"}), "^" in kinds
+        self._sees_words = bool(kinds & {PlaceKind.WORD_BORDER, PlaceKind.NO_WORD_BORDER})
+        self._sees_begin = PlaceKind.TEXT_BEGIN in kinds
         sets = {each.members for each in self._instructions if isinstance(each, _Take)} | {WORD}
         #: Characters that no set tells apart.
         alike: dict[tuple[bool, ...], list[int]] = {}
@@ -165,7 +178,7 @@ class _States:
                 following = self._following(state, codes[0])
                 if following is not None and following not in numbers:
                     if len(numbers) >= _MAX_STATES:
-                        raise NotUnderstood
+                        raise _TooLarge
                     numbers[following] = len(numbers) + 2
                     waiting.append(following)
                 row[codes] = _MATCHED if following is None else numbers[following] * _BYTES
@@ -192,10 +205,10 @@ class _States:
         """What may take the next character, None at the end of the text; None if the pattern has matched."""
         before_word = code is not None and bool(WORD >> code & 1)
         holds = {
-            "^": state.at_begin,
-            "$": code is None,
-            "b": state.after_word != before_word,
-            "B": state.after_word == before_word,
+            PlaceKind.TEXT_BEGIN: state.at_begin,
+            PlaceKind.TEXT_END: code is None,
+            PlaceKind.WORD_BORDER: state.after_word != before_word,
+            PlaceKind.NO_WORD_BORDER: state.after_word == before_word,
         }
         waiting, seen, takes = [*state.places, self._start], set(), []
         while waiting:
@@ -215,7 +228,7 @@ class _States:
                     waiting.extend(to)
         self._steps += len(seen)
         if self._steps > _MAX_STEPS:
-            raise NotUnderstood
+            raise _TooLarge
         return takes
 
 
