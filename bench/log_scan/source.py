@@ -29,8 +29,7 @@ class Segments:
     pool: Executor
 
     def rows(self, scan: RowScan, shape: Shape | None = None) -> Iterator[pa.RecordBatch]:
-        pool = None if scan.ordered else self.pool
-        return scan_segments(self.opener, self.segments, scan, _spend, self.tally, _fail, pool, shape)
+        return scan_segments(self.opener, self.segments, scan, _spend, self.tally, _fail, self.pool, shape)
 
     def mapped(self, scan: RowScan, make: Callable[[ReadableRows], T], form: KeptForm[T] | None = None) -> Iterator[T]:
         return map_groups(self.opener, self.segments, scan, _spend, self.tally, _fail, make, self.pool, form=form)

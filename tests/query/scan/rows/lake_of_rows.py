@@ -78,7 +78,7 @@ class LakeOfRows:
                 scan,
                 lambda held_bytes: None,
                 tally or RowTally(),
-                pool=None if scan.ordered else pool,
+                pool=pool,
             )
             batches = list(found)
         if not batches:

@@ -238,10 +238,10 @@ class _Dictionary:
         places: Codes = indices.to_numpy().astype(np.int32, copy=False)
         dictionary = theirs.dictionary
         if len(dictionary) > _VALUES_PER_ENTRY * len(places):
-            used, places = np.unique(places, return_inverse=True)
+            used, inverse = np.unique(places, return_inverse=True)
             if used[0] < 0:
-                used, places = used[1:], places - 1
-            dictionary, places = dictionary.take(pa.array(used)), places.astype(np.int32)
+                used, inverse = used[1:], inverse - 1
+            dictionary, places = dictionary.take(pa.array(used)), inverse.astype(np.int32)
         return places, self._codes_of(dictionary)
 
     def _codes_of(self, dictionary: pa.Array) -> Codes:

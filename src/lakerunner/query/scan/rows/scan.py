@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
+from lakerunner.query.scan.rows.ahead import GatheredAhead
 from lakerunner.query.scan.rows.answer_rows import answer_schema, rows_of, segment_schema
 from lakerunner.query.scan.rows.best import BestRows
 from lakerunner.query.scan.rows.evaluate import Ints
@@ -60,7 +61,7 @@ def scan_segments(
     if scan.limit == 0:
         return
     for batch in (
-        _Scan(opener, scan, spend, tally, on_error, shape).batches(ordered)
+        _Scan(opener, scan, spend, tally, on_error, shape, pool).batches(ordered)
         if scan.ordered
         else scan_unordered(opener, ordered, scan, spend, tally, on_error, pool)
     ):
@@ -107,10 +108,13 @@ class _Scan:
         tally: RowTally,
         on_error: OnError,
         shape: Shape | None = None,
+        pool: Executor | None = None,
     ) -> None:
         self._opener = opener
         self._scan = scan
         self._shape = shape
+        # What a limit cuts off, or what a shape reads in an order of its own, is not read ahead.
+        self._pool = pool if shape is None and scan.limit is None else None
         self._spend = spend
         self._tally = tally
         self._failures = Failures(opener, tally, on_error)
@@ -189,19 +193,21 @@ class _Scan:
             found = list(self.schemas(segments))
             readable = [segment for segment, _ in found]
             shape = _Unified(self._scan, answer_schema([schema for _, schema in found], self._scan))
+        gather = functools.partial(self._gathered, shape)
+        with closing(GatheredAhead(self._pool, readable, gather, self._spend)) as ahead:
 
-        def stream(segment: RowSegment) -> TimedStream:
-            return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, shape))
+            def stream(segment: RowSegment) -> TimedStream:
+                return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, ahead))
 
-        for batch in merge_ordered(
-            [stream(segment) for segment in readable],
-            self._scan.signal.time_column,
-            newest_first=self._scan.newest_first,
-            limit=self._scan.limit,
-        ):
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                self._spend(0)
-                yield batch.slice(start, BATCH_ROWS)
+            for batch in merge_ordered(
+                [stream(segment) for segment in readable],
+                self._scan.signal.time_column,
+                newest_first=self._scan.newest_first,
+                limit=self._scan.limit,
+            ):
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    ahead.spend(0)
+                    yield batch.slice(start, BATCH_ROWS)
 
     def schemas(self, segments: Sequence[RowSegment]) -> Iterator[tuple[RowSegment, pa.Schema]]:
         """The readable segments, each with its contribution to the schema of the answer."""
@@ -211,24 +217,24 @@ class _Scan:
             if schema is not None:
                 yield segment, schema
 
-    def _open(self, segment: RowSegment) -> OpenedSegment:
+    def _open(self, segment: RowSegment, tally: RowTally) -> OpenedSegment:
         whole = self._scan.columns is None and self._scan.limit is None and self._scan.predicate == EVERYTHING
-        return self._opener.open(segment, self._tally, whole=whole)
+        return self._opener.open(segment, tally, whole=whole)
 
     def _schema(self, segment: RowSegment) -> pa.Schema:
-        with closing(self._open(segment)) as opened:
+        with closing(self._open(segment, self._tally)) as opened:
             self._tally.segments_opened -= 1  # Counted when its rows are read.
             return segment_schema(opened.footer, self._scan)
 
-    def _all_rows(self, segment: RowSegment, shape: Shape) -> Iterator[pa.RecordBatch]:
+    def _all_rows(self, segment: RowSegment, ahead: GatheredAhead) -> Iterator[pa.RecordBatch]:
         """The matching rows of a segment. All are in memory at once, since a segment is not ordered by time."""
-        whole = self._read(segment, lambda: self._gathered(segment, shape))
+        whole = self._read(segment, lambda: ahead.take(segment, self._tally))
         if whole is None or not whole.num_rows:
             return
         order = self._order(whole)
         if not (order[1:] > order[:-1]).all():
             for start in range(0, len(order), BATCH_ROWS):
-                self._spend(whole.nbytes)
+                ahead.spend(whole.nbytes)
                 yield whole.take(pa.array(order[start : start + BATCH_ROWS]))
         else:
             yield whole
@@ -239,14 +245,15 @@ class _Scan:
         order: Ints = np.argsort(-times if self._scan.newest_first else times, kind="stable")
         return order
 
-    def _gathered(self, segment: RowSegment, shape: Shape) -> pa.RecordBatch | None:
+    def _gathered(self, shape: Shape, segment: RowSegment, tally: RowTally, spend: Spend) -> pa.RecordBatch | None:
+        """All matching rows of a segment. Several threads may gather several segments."""
         parts: dict[int, pa.RecordBatch] = {}
 
-        def spend(held_bytes: int) -> None:
-            self._spend(held_bytes + sum(part.nbytes for part in parts.values()))
+        def spend_beside_parts(held_bytes: int) -> None:
+            spend(held_bytes + sum(part.nbytes for part in parts.values()))
 
-        with closing(self._open(segment)) as opened:
-            for found in find_rows(opened, self._scan, lambda: None, spend, self._tally):
+        with closing(self._open(segment, tally)) as opened:
+            for found in find_rows(opened, self._scan, lambda: None, spend_beside_parts, tally):
                 parts[found.group.number] = shape.part(found)
                 found.group.settle(found.rows[:0])
         return shape.whole([parts[number] for number in sorted(parts)]) if parts else None
