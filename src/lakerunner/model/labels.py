@@ -25,7 +25,10 @@ _END_OF_NAME, _END_OF_VALUE = b"\xff", b"\xfe"
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """Labels sorted by name, without empty values: in Prometheus an empty label is an absent one."""
+    """Labels sorted by name, without empty values: in Prometheus an empty label is an absent one.
+
+    Only series of LogQL may have empty labels (`valued` leaves them out): a parser found the field, but no value.
+    """
 
     pairs: tuple[tuple[str, str], ...]
     # Label sets are cached between queries, and these derived forms are cached with them.
@@ -48,6 +51,12 @@ class LabelSet:
             if key == name:
                 return value
         return ""
+
+    def valued(self) -> LabelSet:
+        """Return the labels that have a value."""
+        if all(value for _, value in self.pairs):
+            return self
+        return LabelSet(tuple(pair for pair in self.pairs if pair[1]))
 
     def without(self, *names: str) -> LabelSet:
         return LabelSet(tuple(pair for pair in self.pairs if pair[0] not in names))

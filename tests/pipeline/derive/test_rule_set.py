@@ -173,6 +173,17 @@ def test_values_that_are_no_numbers_are_said(value: str) -> None:
     assert list(samples(found.derived).values()) == [4.0] and len(found.troubles) == 1
 
 
+def test_dimensions_without_a_value_are_said_unless_every_line_has_the_label() -> None:
+    parsed = Materialize("parsed", "logs", '{service_name="a"} | json', ("user",))
+    named = Materialize("named", "logs", '{service_name="a"} | json user="user"', ("user",))
+    lines = [line(at, "a", text) for at, text in enumerate(('{"user": "x"}', '{"user": ""}', "{}"), 1)]
+    found = evaluated("logs", [parsed, named], log_rows(lines))
+    assert sorted(samples(found.derived).values()) == [1.0, 1.0, 2.0, 2.0]
+    [trouble] = found.troubles
+    assert trouble.name == "parsed" and trouble.reason == "some rows have a dimension without a value"
+    assert trouble.first_ns == trouble.last_ns == (START_S + 2) * 10**9
+
+
 def test_histograms_count_every_value_once() -> None:
     values = [0.0, 0.0, 1.0, 1.5, 1000.0, -3.0, 1e-300, 1e300]
     lines = [line(at / 10, "a", f"ms={value!r}") for at, value in enumerate(values, 1)]

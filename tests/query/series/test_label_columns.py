@@ -21,6 +21,7 @@ from lakerunner.query.series.label_list import (
     metrics,
     packed_labels,
     taken,
+    valued,
 )
 
 #: Prefixes of each other, characters below a quote and above ASCII, some that JSON escapes, the first past 16 bits, and
@@ -30,6 +31,8 @@ _TEXTS += ("abcdefgh", "abcdefgi", "abcdefgh1", "abcdefgh0")
 _text = st.sampled_from(_TEXTS)
 _name = st.sampled_from([METRIC_NAME, "__type__", "__unit__", "A", "a", "a_b", "b", "ß", "le", "z"])
 _rows = st.lists(st.dictionaries(_name, _text, max_size=6).map(LabelSet.of), max_size=14)
+#: Series of LogQL may have labels without a value.
+_with_empty = st.lists(st.dictionaries(_name, _text, max_size=6).map(lambda one: LabelSet(tuple(sorted(one.items())))))
 
 
 def columns_of(rows: list[LabelSet]) -> LabelColumns:
@@ -41,6 +44,17 @@ def columns_of(rows: list[LabelSet]) -> LabelColumns:
         codes, places = encoded.indices.to_numpy()[2:], np.arange(len(rows))
         held = codes >= 0
         columns.append(LabelColumn.of(name, len(rows), places[held], codes[held], encoded.dictionary))
+    return LabelColumns.of(len(rows), columns)
+
+
+def columns_with_empty(rows: list[LabelSet]) -> LabelColumns:
+    columns = []
+    for name in {name for labels in rows for name, _ in labels}:
+        texts = pa.array([None, "unused", *(dict(labels.pairs).get(name) for labels in rows)], pa.string())
+        encoded = texts.dictionary_encode("encode")
+        absent = encoded.indices[0].as_py()
+        dictionary, codes = encoded.dictionary.fill_null(""), encoded.indices.to_numpy()[2:]
+        columns.append(LabelColumn.of(name, len(rows), np.arange(len(rows)), codes, dictionary, absent))
     return LabelColumns.of(len(rows), columns)
 
 
@@ -173,3 +187,20 @@ def test_values_that_differ_after_a_common_beginning_are_sorted_as_numbers(monke
     monkeypatch.setattr(label_columns, "pc", None)
     texts = [f"customer-{number:05}" for number in range(3_000, 0, -7)]
     assert label_columns._ascending(pa.array(["", *texts])).tolist() == [0, *range(len(texts), 0, -1)]
+
+
+@_per_param
+@given(_with_empty)
+def test_empty_labels_differ_from_absent_ones(rows: list[LabelSet]) -> None:
+    columnar, plain = LabelList.of_columns(columns_with_empty(rows)), LabelList(rows)
+    assert list(columnar) == rows
+    assert packed_labels(columnar).to_pylist() == [packed(labels) for labels in rows]
+    assert distinct(columnar) == distinct(plain)
+    order = in_order(columnar)
+    assert [rows[row] for row in (range(len(rows)) if order is None else order.tolist())] == sorted(
+        rows, key=lambda labels: labels.pairs
+    )
+    with_values = [LabelSet.of(dict(labels.pairs)) for labels in rows]
+    assert list(valued(columnar)) == list(valued(plain)) == with_values
+    assert (valued(plain) is plain) == (with_values == rows)
+    assert (valued(columnar) is columnar) == (with_values == rows)

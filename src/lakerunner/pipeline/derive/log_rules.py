@@ -21,6 +21,7 @@ from lakerunner.model.errors import LakeError
 from lakerunner.model.signals.logs import REPEAT
 from lakerunner.pipeline.derive.selected import Check, Coded, Floats, Ints, Selected, Services, distinct_values
 from lakerunner.query.logql import ast
+from lakerunner.query.logql.always_present import always_present
 from lakerunner.query.logql.entries import ERROR, Entries, Stage, plain, valid
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.records import SERVICE_NAME, UNKNOWN_SERVICE, columns_for, entries_of
@@ -61,6 +62,8 @@ class _LogRule:
     #: Labels that are needed after the stages, and stored labels that are read.
     after: frozenset[str]
     stored: frozenset[str]
+    #: Dimensions that some lines may lack, and others have without a value. The series of a rule do not tell which.
+    sometimes: frozenset[str]
 
     @classmethod
     def of(cls, rule: Materialize) -> _LogRule:
@@ -86,6 +89,7 @@ class _LogRule:
             stages,
             frozenset(after),
             stored,
+            frozenset(name for name, _ in match.dimensions) - always_present(ordered),
         )
 
     @property
@@ -264,9 +268,12 @@ class LogRules:
                 check()
                 found = _measured(lines.of(entries, some), lines.times_ns, measure, check)
                 names = dict.fromkeys(name for place in some for name, _ in self._rules[place].match.dimensions)
-                labels = {name: Coded.of(found.entries.label(name), len(found.entries)) for name in names}
+                columns = {name: found.entries.label(name) for name in names}
+                labels = {name: Coded.of(values, len(found.entries)) for name, values in columns.items()}
+                empty = {name: mask for name, values in columns.items() if (mask := _empty(values)) is not None}
                 outcomes = [
-                    self._selected(lines.stretches(found.entries, [place]), found, labels, place) for place in some
+                    self._selected(lines.stretches(found.entries, [place]), found, labels, empty, place)
+                    for place in some
                 ]
             except _FAILURES as error:
                 yield from ((place, error) for place in some)
@@ -274,16 +281,24 @@ class LogRules:
             yield from zip(some, outcomes, strict=True)
 
     def _selected(
-        self, stretches: Sequence[tuple[int, int]], found: _Measured, labels: dict[str, Coded], place: int
+        self,
+        stretches: Sequence[tuple[int, int]],
+        found: _Measured,
+        labels: dict[str, Coded],
+        empty: dict[str, Mask],
+        place: int,
     ) -> Selected:
         rows: slice | Ints = slice(*stretches[0]) if len(stretches) == 1 else _rows_of(stretches)
         failed_ns = _NONE
         if found.failed is not None and (failed := found.failed[rows]).any():
             numbers = _rows_of(stretches)
             rows, failed_ns = numbers[~failed], found.times_ns[numbers[failed]]
-        dimensions = [labels[name].taken(rows) for name, _ in self._rules[place].match.dimensions]
+        rule, times_ns = self._rules[place], found.times_ns[rows]
+        dimensions = [labels[name].taken(rows) for name, _ in rule.match.dimensions]
         amounts = None if found.amounts is None else found.amounts[rows]
-        return Selected(found.times_ns[rows], dimensions, amounts, failed_ns)
+        masks = [empty[name][rows] for name in rule.sometimes if name in empty]
+        empty_ns = times_ns[np.logical_or.reduce(masks)] if masks else _NONE
+        return Selected(times_ns, dimensions, amounts, failed_ns, empty_ns)
 
 
 _NONE: Ints = np.zeros(0, np.int64)
@@ -376,6 +391,21 @@ class _Measured:
     amounts: Floats | None
     #: The entries that a stage failed on; None if there are none.
     failed: Mask | None
+
+
+def _empty(values: pa.Array | None) -> Mask | None:
+    """The entries that have the label without a value; None if there are none."""
+    if values is None:
+        return None
+    if pa.types.is_dictionary(values.type):
+        place = pc.index(values.dictionary, pa.scalar("", values.dictionary.type)).as_py()
+        is_empty = None if place < 0 else pc.equal(values.indices, place)
+    else:
+        is_empty = pc.equal(values, "")
+    if is_empty is None or not pc.any(is_empty).as_py():
+        return None
+    mask: Mask = is_empty.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _measured(entries: Entries, times_ns: Ints, measure: _Measure, check: Check) -> _Measured:

@@ -170,6 +170,8 @@ class RuleEvaluation:
             return
         if len(outcome.failed_ns):
             self._trouble(rule, outcome.failed_ns, "its stages failed on some rows")
+        if len(outcome.empty_ns):
+            self._trouble(rule, outcome.empty_ns, "some rows have a dimension without a value")
         if len(outcome.times_ns):
             found = bucketed(outcome, rule.rule.compute)
             # Memory is bounded by the limit of series, whatever the rows are.

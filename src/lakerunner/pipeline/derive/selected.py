@@ -65,6 +65,8 @@ class Selected:
     amounts: Floats | None = None
     #: Times of rows that the rule's stages failed on. They are not among the others.
     failed_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: Times of rows of logs that have a dimension without a value, which queries tell from a missing one.
+    empty_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

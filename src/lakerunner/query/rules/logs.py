@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.logql import ast
+from lakerunner.query.logql.always_present import always_present
 from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.eval.needs import absorbed, needs_of, without_idle_parsers
 from lakerunner.query.logql.needed import condition_names
@@ -120,6 +121,7 @@ def _part(
         offset_ns=inner.range.offset_ns,
         divisor=inner.range.range_ns / _NS_PER_S if inner.op in _RATES else 1.0,
         quantile=inner.param or 0.0,
+        always=always_present(inner.range.selector.stages).intersection(grouping.labels),
     )
     return Part(node, _with_selectors(candidate, inner, outer, outer_op))
 
@@ -153,6 +155,7 @@ def _distinct_part(node: ast.VectorAggregate, values: ast.VectorAggregate) -> Pa
         by=by.labels,
         range_ns=inner.range.range_ns,
         offset_ns=inner.range.offset_ns,
+        always=always_present(inner.range.selector.stages).intersection(by.labels),
     )
     return Part(node, _with_selectors(candidate, inner, each, values.op))
 

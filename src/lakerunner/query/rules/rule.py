@@ -86,6 +86,8 @@ class Candidate:
     quantiles: tuple[float, ...] = ()
     #: Labels of the answer whose values are no plain texts in the language of the query.
     untyped: tuple[str, ...] = ()
+    #: Labels that every series of the answer has. One that a series of the rule lacks is empty there.
+    always: frozenset[str] = frozenset()
     #: Whether a series has the value zero at steps without rows.
     zeros: bool = False
     #: Whether labels of the answer say their type, and those that are missing are empty texts.

@@ -58,12 +58,14 @@ class Target:
     within: str = ""
     #: Quantiles of durations that are read of histograms, as TraceQL has them.
     quantiles: tuple[float, ...] = ()
+    #: Labels of the answer that are empty where the series of the rule lack them.
+    always: frozenset[str] = frozenset()
 
     def shaped(self, block: Block) -> Block:
         """The result as the part of the query would have it."""
         if self.quantiles:
             return self._of_durations(block)
-        renamed = self.typed or any(label != name for label, name in self.names)
+        renamed = self.typed or bool(self.always) or any(label != name for label, name in self.names)
         labels: Sequence[LabelSet] = [self._renamed(each) for each in block.labels] if renamed else block.labels
         values, valid = block.values, block.valid
         if self.divisor != 1.0:
@@ -84,7 +86,8 @@ class Target:
     def _renamed(self, labels: LabelSet) -> LabelSet:
         if self.typed:
             return LabelSet.of({name: encoded_label(STRING, labels.get(label)) for label, name in self.names})
-        return LabelSet.of({name: value for label, name in self.names if (value := labels.get(label))})
+        found = {name: value for label, name in self.names if (value := labels.get(label)) or name in self.always}
+        return LabelSet(tuple(sorted(found.items())))
 
 
 def target_of(case: Case) -> Target:
@@ -107,6 +110,7 @@ def target_of(case: Case) -> Target:
         candidate.typed,
         _WITHIN.get(candidate.function, ""),
         candidate.quantiles,
+        candidate.always,
     )
 
 

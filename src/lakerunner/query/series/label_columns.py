@@ -38,27 +38,48 @@ class LabelColumn:
 
     name: str
     codes: Codes
-    #: The text of each code, ascending and distinct, the empty text first. So codes compare like their texts, and code
-    #: 0 means that the label is absent. UTF-8 bytes and the code points of Python's strings have the same order.
+    #: The text of each code, ascending, the empty text first. So codes compare like their texts, and code 0 means that
+    #: the label is absent. UTF-8 bytes and the code points of Python's strings have the same order. Texts are distinct,
+    #: except that code 1 is the empty text too if a series of LogQL has the label without a value.
     values: pa.StringArray
 
     @classmethod
     def of(
-        cls, name: str, length: int, places: Ints, codes: IntArray, dictionary: pa.StringArray
+        cls,
+        name: str,
+        length: int,
+        places: Ints,
+        codes: IntArray,
+        dictionary: pa.StringArray,
+        absent: int | None = None,
     ) -> LabelColumn | None:
-        """From the values at some rows, as codes of an unsorted dictionary. None if no series has the label."""
+        """From the values at some rows, as codes of an unsorted dictionary. None if no series has the label.
+
+        `absent` is the code that means that the label is absent; without it, the empty text does.
+        """
         used, place = _used(codes, len(dictionary))
         texts = dictionary.take(pa.array(used))
         ascending = _ascending(texts)
-        absent = 1 if len(used) and texts[int(ascending[0])].as_py() == "" else 0
-        if len(used) == absent:
+        if absent is None and len(used) and texts[int(ascending[0])].as_py() == "":
+            absent = int(used[ascending[0]])
+        if absent is not None:
+            ascending = ascending[used[ascending] != absent]
+        if not len(ascending):
             return None
-        rank = np.empty(len(used), np.int32)
-        rank[ascending] = np.arange(1 - absent, len(used) + 1 - absent, dtype=np.int32)
+        rank = np.zeros(len(used), np.int32)
+        rank[ascending] = np.arange(1, len(ascending) + 1, dtype=np.int32)
         out = np.zeros(length, np.int32)
         out[places] = rank[place]
-        values = pa.concat_arrays([pa.array([""], pa.string()), texts.take(pa.array(ascending[absent:]))])
+        values = pa.concat_arrays([pa.array([""], pa.string()), texts.take(pa.array(ascending))])
         return cls(name, out, values)
+
+    def valued(self) -> LabelColumn | None:
+        """The column in which an empty label is an absent one. None if no series has a value."""
+        if len(self.values) < 2 or self.values[1].as_py():
+            return self
+        if len(self.values) == 2:
+            return None
+        return replace(self, codes=np.maximum(self.codes - 1, 0), values=self.values[1:])
 
     def take(self, rows: Ints) -> LabelColumn:
         return replace(self, codes=self.codes[rows])
@@ -156,6 +177,13 @@ class LabelColumns:
 
     def without(self, names: Collection[str]) -> LabelColumns:
         return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
+
+    def valued(self) -> LabelColumns:
+        """The labels that have a value."""
+        found = [column.valued() for column in self.columns]
+        if all(one is other for one, other in zip(found, self.columns, strict=True)):
+            return self
+        return replace(self, columns=tuple(column for column in found if column is not None))
 
     def column(self, name: str) -> LabelColumn | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -148,6 +148,22 @@ def taken(labels: Sequence[LabelSet], rows: Ints) -> Sequence[LabelSet]:
     return labels.take(rows) if isinstance(labels, LabelList) else [labels[row] for row in rows.tolist()]
 
 
+def valued(labels: Sequence[LabelSet]) -> LabelList:
+    """The labels that have a value. Only series of LogQL have others."""
+    known = label_list(labels)
+
+    def make() -> LabelList | None:
+        if known.columns is not None:
+            columns = known.columns.valued()
+            return None if columns is known.columns else LabelList.of_columns(columns)
+        made = [each.valued() for each in known]
+        return LabelList(made) if any(len(one) < len(other) for one, other in zip(made, known, strict=True)) else None
+
+    # A list must not keep itself.
+    found = known.kept("valued", make)
+    return known if found is None else found
+
+
 def packed_labels(labels: Sequence[LabelSet]) -> pa.BinaryArray:
     """The labels, packed for the network."""
     known = label_list(labels)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from lakerunner.model.labels import LabelSet
 from lakerunner.query.series.block import Block, Bools, concatenated, with_histograms
 from lakerunner.query.series.histograms.histogram import Floats, Histogram, Ints
 from lakerunner.query.vectors.annotations import LastOfStep
@@ -124,12 +127,23 @@ def vector_scalar(
     return with_histograms(out, cells).pruned()
 
 
-def set_operation(op: str, matching: Matching, left: Block, right: Block) -> Block:
-    """`and`, `or`, `unless`: they depend on which series exist, never on values."""
+def set_operation(
+    op: str,
+    matching: Matching,
+    left: Block,
+    right: Block,
+    matched_by: Callable[[Sequence[LabelSet]], Sequence[LabelSet]] = lambda labels: labels,
+) -> Block:
+    """`and`, `or`, `unless`: they depend on which series exist, never on values.
+
+    `matched_by` returns the labels by which series are matched. The result has the labels that they had.
+    """
     signature = matching.signature()
     ordinals: dict[Signature, int] = {}
-    left_ids = np.array([ordinals.setdefault(signature(labels), len(ordinals)) for labels in left.labels], dtype=int)
-    right_ids = np.array([ordinals.setdefault(signature(labels), len(ordinals)) for labels in right.labels], dtype=int)
+    left_ids, right_ids = (
+        np.array([ordinals.setdefault(signature(each), len(ordinals)) for each in matched_by(side.labels)], dtype=int)
+        for side in (left, right)
+    )
     steps = left.shape[1]
     if op == "or":
         on_left = _present_signatures(left, left_ids, len(ordinals), steps)

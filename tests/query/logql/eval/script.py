@@ -112,6 +112,7 @@ def _expect(case: Case, text: str) -> None:
 def _labels(text: str) -> Labels:
     if text == "{}":
         return ()
-    selector = parse(text)
+    # A selector needs a value; series may have empty labels alone.
+    selector = parse(f'{{_="_", {text[1:]}')
     assert isinstance(selector, LogSelector)
-    return tuple(sorted((matcher.name, matcher.value) for matcher in selector.matchers))
+    return tuple(sorted((matcher.name, matcher.value) for matcher in selector.matchers[1:]))

@@ -96,7 +96,8 @@ def _in_windows(
     values = None
     if node.range.unwrap is not None:
         entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
-    refuse_failed(entries, needs.keeps_errors)
+    # As in Loki, a line that a parser failed on is there like others.
+    refuse_failed(entries, needs.keeps_errors or node.op == "absent_over_time")
     return entries, values
 
 

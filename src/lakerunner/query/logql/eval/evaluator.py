@@ -18,7 +18,7 @@ from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Floats
-from lakerunner.query.series.label_list import in_order
+from lakerunner.query.series.label_list import in_order, valued
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.aggregate import Aggregation, aggregate
@@ -32,6 +32,8 @@ from lakerunner.query.vectors.operators import COMPARISONS, SET_OPERATORS, arith
 #: Scalars have one value per step.
 Value = Floats | Block
 
+#: Aggregations whose result has series of their vector.
+_CHOICES = frozenset({"topk", "bottomk"})
 #: Division by zero has no value, not even an infinite one.
 _DIVISIONS = frozenset({"/", "%"})
 
@@ -102,12 +104,19 @@ class Evaluator:
         grouping = absorbed(node)
         if grouping is not None:
             assert isinstance(node.expr, ast.RangeAggregate)
-            return self._range(node.expr, grouping, steps, node.op)
+            block = self._range(node.expr, grouping, steps, node.op)
+            labels = valued(block.labels) if grouping.without else block.labels
+            if labels is block.labels:
+                return block
+            return aggregate(self.evaluation, Aggregation(node.op, without=True), block.relabelled(labels), None)
         block = self._members(node, steps)
         if node.op in SORTS:
             return sorted_by_value(block, node.op == "sort_desc") if len(steps) == 1 else block
         op = "topk" if node.op == "approx_topk" else node.op
         grouping = node.grouping or ast.Grouping()
+        if grouping.without and op not in _CHOICES:
+            # As in Loki, the result has no empty labels.
+            block = block.relabelled(valued(block.labels))
         param = None if node.param is None else np.full(len(steps), float(node.param))
         found = aggregate(self.evaluation, Aggregation(op, grouping.labels, grouping.without), block, param)
         if op not in ("stddev", "stdvar"):
@@ -148,9 +157,11 @@ class Evaluator:
         elif isinstance(right, np.ndarray):
             block = vector_scalar(self.evaluation, operation, left, right, swapped=False)
         elif op in SET_OPERATORS:
-            block = set_operation(op, node.matching, left, right)
+            block = set_operation(op, node.matching, left, right, matched_by=valued)
         else:
-            block = vector_vector(self.evaluation, operation, left, right)
+            # As in Loki, an empty label matches an absent one, and the result has no empty labels.
+            sides = (side.relabelled(valued(side.labels)) for side in (left, right))
+            block = vector_vector(self.evaluation, operation, *sides)
         # Series of logs have no metric name that could be dropped.
         return replace(block, drop_name=np.zeros(len(block.labels), np.bool_))
 

@@ -101,6 +101,9 @@ class _OneLabel(SeriesIds):
             places, codes = np.full(len(out), -1, np.int32), np.zeros(1, np.int32)
         else:
             places, codes = self._dictionary.places(values)
+        # Whoever made them: numba would compile the kernel once more for those that can be written.
+        places = places.view()
+        places.flags.writeable = False
         grown = self._dictionary.count - len(self._series_of_code)
         if grown:
             self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
@@ -110,7 +113,7 @@ class _OneLabel(SeriesIds):
     def labels(self) -> LabelList:
         used = np.flatnonzero(self._series_of_code >= 0)
         places = self._series_of_code[used].astype(np.int64)
-        column = LabelColumn.of(self._name, self.count, places, used, self._dictionary.values)
+        column = LabelColumn.of(self._name, self.count, places, used, self._dictionary.values, absent=0)
         return LabelList.of_columns(LabelColumns.of(self.count, [column]))
 
 
@@ -137,7 +140,7 @@ class _ManyLabels(SeriesIds):
     def labels(self) -> LabelList:
         every = np.arange(self.count)
         columns = [
-            LabelColumn.of(name, self.count, every, self._known[: self.count, at], dictionary.values)
+            LabelColumn.of(name, self.count, every, self._known[: self.count, at], dictionary.values, absent=0)
             for at, (name, dictionary) in enumerate(self._dictionaries.items())
         ]
         return LabelList.of_columns(LabelColumns.of(self.count, columns))
@@ -210,16 +213,14 @@ def _combined(codes: Iterable[Codes | None], sizes: Sequence[int], count: int) -
 
 
 class _Dictionary:
-    """The values of one label in all batches so far. Code 0 is the empty text: the label is absent."""
+    """The values of one label in all batches so far. Code 0 means that the label is absent; it may also be empty."""
 
     def __init__(self) -> None:
-        #: How many there are.
-        self.count = 0
+        self._texts = 0
         self._known = np.empty(0, np.uint8)
         self._ends = np.empty(0, np.int32)
         self._hashes = np.empty(0, np.uint64)
         self._table = np.full(2, -1, np.int32)
-        self._numbered(pa.array([""], pa.string()))
         #: The dictionary of the last batch, and our code for each of its codes. The last one is for null.
         self._last: pa.Array | None = None
         self._place: Codes = np.zeros(1, np.int32)
@@ -247,30 +248,39 @@ class _Dictionary:
     def _codes_of(self, dictionary: pa.Array) -> Codes:
         """Our code for each of their codes, and one for null."""
         if self._last is None or not _same(self._last, dictionary):
-            texts = dictionary.cast(pa.string())
-            self._last, self._place = dictionary, self._placed(texts.fill_null("") if texts.null_count else texts)
+            self._last, self._place = dictionary, self._placed(dictionary.cast(pa.string()))
         return self._place
+
+    @property
+    def count(self) -> int:
+        """How many codes there are."""
+        return self._texts + 1
 
     @property
     def values(self) -> pa.StringArray:
         """The text of each code."""
-        offsets = np.zeros(self.count + 1, np.int32)
-        offsets[1:] = self._ends[: self.count]
+        offsets = np.zeros(self._texts + 2, np.int32)
+        offsets[2:] = self._ends[: self._texts]
         return pa.StringArray.from_buffers(self.count, pa.py_buffer(offsets), pa.py_buffer(self._known))
 
     def _placed(self, dictionary: pa.StringArray) -> Codes:
-        return np.append(self._numbered(dictionary), np.int32(0))
+        if not dictionary.null_count:
+            return np.append(self._numbered(dictionary) + np.int32(1), np.int32(0))
+        there = dictionary.is_valid().to_numpy(zero_copy_only=False)
+        places = np.zeros(len(dictionary) + 1, np.int32)
+        places[:-1][there] = self._numbered(dictionary.drop_null()) + 1
+        return places
 
     def _numbered(self, texts: pa.StringArray) -> Codes:
-        """The codes of texts; new ones become known."""
+        """The numbers of texts; new ones become known."""
         data, offsets = text_bytes(texts)
         self._make_room(len(texts), int(offsets[-1] - offsets[0]))
         out = np.empty(len(texts), np.int32)
-        self.count = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self.count, out)
+        self._texts = number_texts(data, offsets, self._known, self._ends, self._hashes, self._table, self._texts, out)
         return out
 
     def _make_room(self, texts: int, size_bytes: int) -> None:
-        used = int(self._ends[self.count - 1]) if self.count else 0
+        used = int(self._ends[self._texts - 1]) if self._texts else 0
         if used + size_bytes > _MAX_TEXT_BYTES:
             raise LimitHit(
                 f"cannot group by the label: its values have more than {_MAX_TEXT_BYTES:,} bytes",
@@ -278,13 +288,13 @@ class _Dictionary:
             )
         if used + size_bytes > len(self._known):
             self._known = np.append(self._known[:used], np.empty(used + size_bytes, np.uint8))
-        if self.count + texts > len(self._ends):
-            more = self.count + texts
-            self._ends = np.append(self._ends[: self.count], np.empty(more, np.int32))
-            self._hashes = np.append(self._hashes[: self.count], np.empty(more, np.uint64))
-        if len(self._table) < 2 * (self.count + texts):
-            self._table = np.full(power_of_two(2 * (self.count + texts)), -1, np.int32)
-            rehash_texts(self._hashes, self.count, self._table)
+        if self._texts + texts > len(self._ends):
+            more = self._texts + texts
+            self._ends = np.append(self._ends[: self._texts], np.empty(more, np.int32))
+            self._hashes = np.append(self._hashes[: self._texts], np.empty(more, np.uint64))
+        if len(self._table) < 2 * (self._texts + texts):
+            self._table = np.full(power_of_two(2 * (self._texts + texts)), -1, np.int32)
+            rehash_texts(self._hashes, self._texts, self._table)
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:

@@ -198,9 +198,11 @@ def _js_rune(c: str) -> str:
         return _JS[c]
     if c < " ":
         return f"\\u00{ord(c):02X}"
-    if c.isascii() or c.isprintable():
+    # A byte that is not UTF-8 stays as it is, since U+FFFD, which stands for it, is printable.
+    rune = runes(c)
+    if c.isascii() or rune.isprintable():
         return c
-    return f"\\u{ord(runes(c)):04X}"
+    return f"\\u{ord(rune):04X}"
 
 
 def is_empty(value: Value) -> bool:
