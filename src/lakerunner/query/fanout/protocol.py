@@ -10,7 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +23,7 @@ from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.fanout.errors import Draining
+from lakerunner.query.plan.kept_segments import KeptSegments
 from lakerunner.query.plan.leaf import Leaf, Piece
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.reading import Need, Reading
@@ -37,9 +38,9 @@ SLOT_NS = 600 * NS_PER_S
 _EVALUATE = "evaluate"
 #: Actions: end all requests of a query; ask whether the worker accepts new work; send the filters of segments.
 CANCEL, PING, FILTERS = "cancel", "ping", "filters"
-#: The keys of recently read segments, at about half a kilobyte each.
-_KEYS: dict[tuple[uuid.UUID, uuid.UUID], tuple[str, ...]] = {}
-_MAX_KEYS = 50_000
+#: Recently read segments as requests name them, at about a kilobyte each.
+_OBJECTS: dict[tuple[uuid.UUID, uuid.UUID], SegmentObjects] = {}
+_MAX_OBJECTS = 50_000
 #: Segments of tickets that a worker keeps as it has read them, at about half a kilobyte each.
 _MAX_READ = 20_000
 
@@ -52,17 +53,6 @@ class Kind(enum.StrEnum):
     EXEMPLARS = "exemplars"
     #: Label names; or, if `label` is set, the values of that label.
     LABELS = "labels"
-
-
-def _keys(segment: Segment) -> tuple[str, ...]:
-    """The keys of a segment's objects. They never change, and making them takes as long as scanning a small segment."""
-    name = segment.org_id, segment.segment_id
-    found = _KEYS.get(name)
-    if found is None:
-        if len(_KEYS) >= _MAX_KEYS:
-            _KEYS.clear()
-        found = _KEYS[name] = keys.segment_keys(segment)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +68,28 @@ class SegmentObjects:
     tier_s: int = RAW_TIER_S
     #: Rows of it that must not be seen.
     hidden: tuple[HiddenRows, ...] = ()
+    #: What tickets have of it, if that is at hand: the segments of a query are named again by the next one.
+    encoded: bytes = field(default=b"", compare=False, repr=False)
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        times, names = segment.time_range, _keys(segment)
-        return cls(
-            segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s, segment.hidden
-        )
+        """The segment as it is, apart from hidden rows, never changes, and making it takes as long as a small scan."""
+        name = segment.org_id, segment.segment_id
+        found = _OBJECTS.get(name)
+        if found is None:
+            times, names = segment.time_range, keys.segment_keys(segment)
+            plain = cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
+            if len(_OBJECTS) >= _MAX_OBJECTS:
+                _OBJECTS.clear()
+            found = _OBJECTS[name] = replace(plain, encoded=orjson.dumps(_segment_json(plain)))
+        return replace(found, hidden=segment.hidden, encoded=b"") if segment.hidden else found
+
+    @classmethod
+    def of_all(cls, segments: Sequence[Segment]) -> Sequence[SegmentObjects]:
+        """All of these segments. Those of a list that is kept are kept with it."""
+        if isinstance(segments, KeptSegments):
+            return segments.once("objects", lambda: tuple(map(cls.of, segments)))
+        return tuple(map(cls.of, segments))
 
     @property
     def slot(self) -> int:
@@ -114,7 +119,9 @@ class _Request:
             "token": token,
             "org": str(self.org_id),
             "query": str(self.query_id),
-            "segments": list(map(_segment_json, self.segments)),
+            "segments": [
+                orjson.Fragment(each.encoded) if each.encoded else _segment_json(each) for each in self.segments
+            ],
             "time_left_s": self.time_left_s,
             "max_bytes": self.max_bytes,
         }
@@ -332,7 +339,12 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
         return orjson.dumps(document)
     except TypeError:
         # A matcher may contain bytes that are not UTF-8. Only the standard library can escape them in JSON.
-        return json.dumps(document).encode()
+        return json.dumps(document, default=_unpacked).encode()
+
+
+def _unpacked(fragment: object) -> Any:
+    """What is encoded already, for an encoder that cannot take it as it is."""
+    return orjson.loads(orjson.dumps(fragment))
 
 
 def _leaf_json(leaf: Leaf) -> list[Any]:

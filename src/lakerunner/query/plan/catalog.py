@@ -18,6 +18,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.plan.coverage import CoverageWant, Gap
+from lakerunner.query.plan.kept_segments import KeptSegments
 from lakerunner.query.plan.snapshots import Looked, Snapshots
 from lakerunner.query.plan.tiers import TierStretch
 
@@ -107,7 +108,9 @@ class Catalog:
         found, missing = self._split(answer.refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
-        segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        segments = KeptSegments(
+            sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        )
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment
