@@ -217,8 +217,8 @@ Request: TypeAlias = ScanRequest | EvaluateRequest
 R = TypeVar("R", ScanRequest, EvaluateRequest)
 
 
-def read_request(document: Mapping[str, Any]) -> Request:
-    """The request in a ticket. It is refused if it names an object of another org."""
+def read_request(document: Mapping[str, Any], most_bytes: int = 1 << 62) -> Request:
+    """The request in a ticket, which may hold `most_bytes`. It is refused if it names an object of another org."""
     if document.get("v", PROTOCOL) != PROTOCOL:
         # While releases are exchanged, others take it: this worker is leaving, or its API is.
         raise Draining(
@@ -226,13 +226,13 @@ def read_request(document: Mapping[str, Any]) -> Request:
             hint="upgrade the API and all workers to the same release",
         )
     try:
-        org_id = uuid.UUID(document["org"])
+        org_id = _org_id(document["org"])
         common: dict[str, Any] = {
             "org_id": org_id,
             "query_id": uuid.UUID(document["query"]),
             "segments": _segments(org_id, document),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
-            "max_bytes": int(document["max_bytes"]),
+            "max_bytes": min(int(document["max_bytes"]), most_bytes),
         }
         request: Request
         if document["kind"] == _EVALUATE:
@@ -282,6 +282,11 @@ def _segments(org_id: uuid.UUID, document: Mapping[str, Any]) -> tuple[SegmentOb
         segment = _segment(org_id, segment_id, tuple(names), size_bytes, start_ns, end_ns, tier_s)
         found.append(replace(segment, hidden=tuple(map(HiddenRows.from_json, hidden))) if hidden else segment)
     return tuple(found)
+
+
+@lru_cache(maxsize=1_024)
+def _org_id(text: str) -> uuid.UUID:
+    return uuid.UUID(text)
 
 
 @lru_cache(maxsize=_MAX_READ)

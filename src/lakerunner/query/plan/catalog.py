@@ -185,16 +185,19 @@ def _gaps(uncovered: Sequence[Uncovered]) -> list[Gap]:
 
 def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:
     """Whether each want lies within a known one. Its end may be later by up to `slack_ns`."""
-    return all(
-        any(
-            covering.signal == want.signal
-            and covering.tier_s >= want.tier_s
-            and covering.time_range.start_ns <= want.time_range.start_ns
-            and covering.time_range.end_ns + slack_ns >= want.time_range.end_ns
-            for covering in known
-        )
-        for want in wants
-    )
+    for want in wants:
+        times = want.time_range
+        for covering in known:
+            if (
+                covering.signal == want.signal
+                and covering.tier_s >= want.tier_s
+                and covering.time_range.start_ns <= times.start_ns
+                and covering.time_range.end_ns + slack_ns >= times.end_ns
+            ):
+                break
+        else:
+            return False
+    return True
 
 
 def _needs(want: Want, segment: Segment) -> bool:
