@@ -69,7 +69,8 @@ class SegmentObjects:
     #: Rows of it that must not be seen.
     hidden: tuple[HiddenRows, ...] = ()
     #: What tickets have of it, if that is at hand: the segments of a query are named again by the next one.
-    encoded: bytes = field(default=b"", compare=False, repr=False)
+    #: No parameter, so that a segment that is made from another one does not have the text of that one.
+    encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
@@ -78,11 +79,12 @@ class SegmentObjects:
         found = _OBJECTS.get(name)
         if found is None:
             times, names = segment.time_range, keys.segment_keys(segment)
-            plain = cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
+            found = cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
+            object.__setattr__(found, "encoded", orjson.dumps(_segment_json(found)))
             if len(_OBJECTS) >= _MAX_OBJECTS:
                 _OBJECTS.clear()
-            found = _OBJECTS[name] = replace(plain, encoded=orjson.dumps(_segment_json(plain)))
-        return replace(found, hidden=segment.hidden, encoded=b"") if segment.hidden else found
+            _OBJECTS[name] = found
+        return replace(found, hidden=segment.hidden) if segment.hidden else found
 
     @classmethod
     def of_all(cls, segments: Sequence[Segment]) -> Sequence[SegmentObjects]:
