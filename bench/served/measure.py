@@ -43,32 +43,38 @@ class Spent:
         return statistics.median(self.cpus_ms)
 
 
-def hot(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
+def hot(servers: Sequence[Server], case: Case | Sequence[Case], rounds: int) -> list[Spent]:
     """Measure a warm query. One more call here determines how often a turn repeats it."""
     spent = [Spent() for _ in servers]
     repeats = []
-    for server in servers:
+    asked = _of_each(servers, case)
+    for server, one in zip(servers, asked, strict=True):
         began = time.perf_counter()
-        server.ask(case.path, case.fields)
+        server.ask(one.path, one.fields)
         taken_s = time.perf_counter() - began
         repeats.append(min(_MAX_REPEATS, max(1, math.ceil(_TURN_S / taken_s))))
     for _ in range(rounds):
-        for server, so_far, times in zip(servers, spent, repeats, strict=True):
-            turn(server, case, so_far, times)
+        for server, one, so_far, times in zip(servers, asked, spent, repeats, strict=True):
+            turn(server, one, so_far, times)
     return spent
 
 
-def cold(servers: Sequence[Server], case: Case, rounds: int) -> list[Spent]:
+def cold(servers: Sequence[Server], case: Case | Sequence[Case], rounds: int) -> list[Spent]:
     """Measure the first query after a restart, with only the operating system's cache warm."""
     spent = [Spent() for _ in servers]
     for _ in range(rounds):
-        for server, so_far in zip(servers, spent, strict=True):
+        for server, one, so_far in zip(servers, _of_each(servers, case), spent, strict=True):
             server.stop()
             server.forget()
             server.start()
             wait_until_idle(server)
-            turn(server, case, so_far, 1)
+            turn(server, one, so_far, 1)
     return spent
+
+
+def _of_each(servers: Sequence[Server], case: Case | Sequence[Case]) -> Sequence[Case]:
+    """The request of each server: the same, or in its own language."""
+    return case if isinstance(case, Sequence) else [case] * len(servers)
 
 
 def wait_until_idle(server: Server) -> None:

@@ -160,3 +160,23 @@ def test_damaged_filters_exclude_nothing(lake: WorkerLake, org: uuid.UUID) -> No
     )
     assert isinstance(plan, RowPlan)
     assert held.kept(plan.condition, [segment])[0] == [segment]
+
+
+def test_what_was_decided_about_a_list_is_decided_again_when_more_filters_are_held(
+    lake: WorkerLake, org: uuid.UUID
+) -> None:
+    segments = SegmentObjects.of_all(lake.lake.segments(org, "logs", ALL_TIMES))
+    plan = language("logql").compile(
+        '{service_name=~".+"} |= "hour 0 half 0 number 17"', QueryTimes(0, 3_600_000, 1_000), QueryOptions(limit=9)
+    )
+    assert isinstance(plan, RowPlan)
+    fetch = Watched(lake.flight.filters)
+    held = HeldFilters(LIMIT_BYTES, fetch)
+    for _ in range(2):
+        assert list(held.kept(plan.condition, segments)[0]) == list(segments), "no filter is held"
+    held.want(org, segments)
+    until(lambda: fetch.held == len(segments))
+    until(lambda: len(held.kept(plan.condition, segments)[0]) < HOURS)
+    left = held.kept(plan.condition, segments)
+    assert left == held.kept(plan.condition, segments) == held.kept(plan.condition, list(segments))
+    held.close()

@@ -160,7 +160,7 @@ class LakeQuery:
         parts = []
         for steps in groups:
             plans = [self._plan(leaf) for leaf in plan.leaves_at(steps)]
-            parts.append(list(map(SegmentObjects.of, _segments_of(plans).values())))
+            parts.append(_objects_of(plans))
         return self._workers.places(self.org_id, parts)
 
     def push_down(self, plan: StepPlan, steps: Ints, max_samples: int, place: str | None = None) -> Evaluated | None:
@@ -209,9 +209,8 @@ class LakeQuery:
         counts = plan.counts()
         for number, count in enumerate(counts):
             leaves = [self._plan(leaf) for leaf in count.leaves_at(steps)]
-            segments = _segments_of(leaves)
             payload = count.payload(steps, max_samples)
-            for share in self._workers.shares(self.org_id, list(map(SegmentObjects.of, segments.values()))):
+            for share in self._workers.shares(self.org_id, _objects_of(leaves)):
                 fragment = Fragment(count.language, payload, (), rows=True)
                 asked.append((number, count, self._evaluate_request(fragment, share)))
         if len(asked) <= len(counts):
@@ -239,7 +238,7 @@ class LakeQuery:
         """
         planned = self._plan(plan.leaves[0])
         self._count(planned)
-        segments: Sequence[SegmentObjects] = [SegmentObjects.of(segment) for segment in planned.segments]
+        segments = SegmentObjects.of_all(planned.segments)
         few = plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS
         if few or plan.schema is not None:
             # Else all segments decide about the columns of the answer.
@@ -331,16 +330,17 @@ class LakeQuery:
     def _steps_request(
         self, plan: StepPlan, payload: bytes, plans: Sequence[LeafPlan], place: str | None
     ) -> EvaluateRequest:
-        segments = _segments_of(plans)
+        objects = _objects_of(plans)
         reads: tuple[Read, ...] = ()
-        if not plan.reads_rows:
-            index = {segment_id: number for number, segment_id in enumerate(segments)}
+        if not plan.reads_rows and len(plans) == 1:
+            reads = (Read(plans[0].leaf, tuple(range(len(objects))), plans[0].explain.pieces),)
+        elif not plan.reads_rows:
+            index = {each.segment_id: number for number, each in enumerate(objects)}
             reads = tuple(
                 Read(each.leaf, tuple(index[one.segment_id] for one in each.segments), each.explain.pieces)
                 for each in plans
             )
         fragment = Fragment(plan.language, payload, reads, rows=plan.reads_rows)
-        objects = list(map(SegmentObjects.of, segments.values()))
         return self._evaluate_request(fragment, objects, small=self.small, place=place)
 
     def _evaluate_request(
@@ -373,7 +373,7 @@ class LakeQuery:
         request = ScanRequest(
             org_id=self.org_id,
             query_id=self.query_id,
-            segments=tuple(map(SegmentObjects.of, plan.segments)),
+            segments=tuple(SegmentObjects.of_all(plan.segments)),
             deadline_s=self._deadline_s,
             max_bytes=self.limits.held_bytes,
             kind=kind,
@@ -418,8 +418,12 @@ class LakeQuery:
             self.stats.spent(stage, time.perf_counter() - started)
 
 
-def _segments_of(plans: Sequence[LeafPlan]) -> dict[uuid.UUID, Segment]:
-    return {segment.segment_id: segment for each in plans for segment in each.segments}
+def _objects_of(plans: Sequence[LeafPlan]) -> Sequence[SegmentObjects]:
+    """The segments that any of the plans reads, each once."""
+    if len(plans) == 1:
+        return SegmentObjects.of_all(plans[0].segments)
+    segments = {segment.segment_id: segment for each in plans for segment in each.segments}
+    return tuple(map(SegmentObjects.of, segments.values()))
 
 
 def _rows_of(plans: Sequence[LeafPlan]) -> int:

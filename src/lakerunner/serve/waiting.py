@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -62,9 +61,11 @@ async def _wait(request: Request, query: RunningQuery, future: Future[T]) -> Lak
             ended.set_result(None)
 
     def end_soon(_: object = None) -> None:
-        # In any thread. A loop that is closed has nobody who waits.
-        with contextlib.suppress(RuntimeError):
+        # In any thread. Without `suppress`, which takes as long as the call.
+        try:
             loop.call_soon_threadsafe(end)
+        except RuntimeError:
+            return  # A loop that is closed has nobody who waits.
 
     def watch() -> None:
         nonlocal gone, timer

@@ -19,6 +19,8 @@ import pytest
 
 from lakerunner.model.errors import BadInput, Denied, LakeError, LimitHit, Unavailable
 from lakerunner.model.hidden import HiddenRows
+from lakerunner.model.segment import Pruning, Segment
+from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Check, EvaluateAnswer
 from lakerunner.query.fanout.budget import Budgets
 from lakerunner.query.fanout.errors import Draining
@@ -36,6 +38,7 @@ from lakerunner.query.fanout.protocol import (
 from lakerunner.query.fanout.socket_frames import Frame, FrameReader, frame, socket_path
 from lakerunner.query.language import Stream
 from lakerunner.query.plan.leaf import Leaf
+from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.worker.server import WorkerServer
 from lakerunner.store import keys
 
@@ -362,6 +365,45 @@ def test_segments_of_a_ticket_are_not_mixed_up() -> None:
     for segment in (*segments, *segments):
         ticket = replace(_request(), org_id=org, segments=(segment,)).to_ticket(TOKEN)
         assert read_request(read_document(ticket)).segments == (segment,)
+
+
+def _stored(org: uuid.UUID, hidden: tuple[HiddenRows, ...] = ()) -> Segment:
+    return Segment(
+        segment_id=uuid.UUID(int=7), org_id=org, collector="edge", signal="logs", tier_s=0,
+        time_range=TimeRange(1, 2), row_count=1, size_bytes=10, pruning=Pruning({}), hidden=hidden,
+    )  # fmt: skip
+
+
+def test_a_segment_that_is_named_again_keeps_its_org_and_shows_what_is_hidden_since() -> None:
+    org, other = uuid.uuid4(), uuid.uuid4()
+    hidden = HiddenRows(uuid.uuid4(), 1, 2, "{}")
+    for stored in (_stored(org), _stored(org, (hidden,)), _stored(org), _stored(other)):
+        segment = SegmentObjects.of(stored)
+        assert segment.hidden == stored.hidden
+        assert all(key.startswith(keys.org_prefix(stored.org_id)) for key in segment.keys)
+        ticket = replace(_request(), org_id=stored.org_id, segments=(segment,)).to_ticket(TOKEN)
+        assert read_request(read_document(ticket)).segments == (segment,)
+    changed = replace(SegmentObjects.of(_stored(org)), size_bytes=11)
+    ticket = replace(_request(), org_id=org, segments=(changed,)).to_ticket(TOKEN)
+    assert read_request(read_document(ticket)).segments[0].size_bytes == 11
+
+
+def test_a_matcher_that_is_no_utf_8_goes_with_segments_that_were_named_before() -> None:
+    org = uuid.uuid4()
+    segment = SegmentObjects.of(_stored(org))
+    leaf = Leaf.of_samples((Matcher("job", MatchKind.EQUAL, "\udcff"),), 0, 1)
+    request = ScanRequest(
+        org_id=org, query_id=uuid.uuid4(), segments=(segment,), deadline_s=time.monotonic() + 9, max_bytes=1,
+        kind=Kind.SAMPLES, leaf=leaf,
+    )  # fmt: skip
+    read = read_request(read_document(request.to_ticket(TOKEN)))
+    assert isinstance(read, ScanRequest)
+    assert (read.segments, read.leaf) == ((segment,), leaf)
+
+
+def test_a_request_holds_no_more_than_its_worker_allows() -> None:
+    document = read_document(replace(_request(), max_bytes=100).to_ticket(TOKEN))
+    assert [read_request(document, most).max_bytes for most in (7, 100, 1_000)] == [7, 100, 100]
 
 
 def test_a_small_answer_that_breaks_off_comes_whole_from_another_worker(

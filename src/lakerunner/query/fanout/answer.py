@@ -62,7 +62,8 @@ class EvaluateAnswer:
         """From the note that an evaluation sends after its last batch."""
         add_requests(note.get("requests", ()))
         costs = note["costs"]
-        total = Cost(*(sum([cost[name] for cost in costs]) for name in Cost.__slots__))
+        # Scans of rows have none.
+        total = Cost(*(sum([cost[name] for cost in costs]) for name in Cost.__slots__)) if costs else Cost()
         return cls(batches, note, worker, float(note["cpu_s"]), len(costs), total)
 
     @property

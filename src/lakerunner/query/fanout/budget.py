@@ -33,12 +33,9 @@ class Budget:
         self._request = request
         self._check = check
         self._stopped: LakeError | None = None
+        self.query_id = request.query_id
         #: The bytes that this request holds, out of those that its query holds.
         self.settled_bytes = 0
-
-    @property
-    def query_id(self) -> uuid.UUID:
-        return self._request.query_id
 
     def stop(self, error: LakeError) -> None:
         """Make every later `look` raise this error. The first error wins."""
@@ -88,7 +85,8 @@ class Budgets:
                     self._free(budget)
 
     def held_bytes(self, query_id: uuid.UUID) -> int:
-        return self._held_bytes.get(query_id, 0)
+        # Mostly nobody holds any, and scans ask at every step.
+        return self._held_bytes.get(query_id, 0) if self._held_bytes else 0
 
     def _free(self, budget: Budget) -> None:
         left_bytes = self._held_bytes[budget.query_id] - budget.settled_bytes

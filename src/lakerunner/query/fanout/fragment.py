@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: How many predicates a note names, and how large one may be.
 _MAX_PREDICATES, _MAX_PREDICATE_BYTES = 8, 4_096
+#: Predicates as notes show them, by identity, with the predicate, which no other can replace as long as it is here.
+_SHOWN: dict[int, tuple[Predicate, dict[str, Any]]] = {}
+_MAX_SHOWN = 128
 
 
 class FragmentEvaluation:
@@ -176,9 +178,18 @@ class FragmentEvaluation:
         self._check()
 
 
-@lru_cache(maxsize=128)
 def _shown(predicate: Predicate) -> dict[str, Any]:
-    """The predicate as JSON, if it is not too large to be read."""
+    """The predicate as JSON. It is found by identity: compiled queries are kept, and comparing trees takes long."""
+    known = _SHOWN.get(id(predicate))
+    if known is None or known[0] is not predicate:
+        if len(_SHOWN) >= _MAX_SHOWN:
+            _SHOWN.clear()
+        known = _SHOWN[id(predicate)] = predicate, _as_json(predicate)
+    return known[1]
+
+
+def _as_json(predicate: Predicate) -> dict[str, Any]:
+    """The predicate, if it is not too large to be read."""
     document = to_json(predicate)
     try:
         size_bytes = len(orjson.dumps(document))

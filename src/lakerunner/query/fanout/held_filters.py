@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from lakerunner.model.errors import LakeError
 from lakerunner.query.fanout.protocol import SegmentObjects
@@ -29,6 +30,8 @@ _AT_ONCE = 8
 #: What was decided about conditions, as a share of the bytes of filters.
 _DECIDED_SHARE = 8
 _DECIDED_BYTES = 128
+#: Lists of segments of which it is remembered what a condition leaves.
+_MAX_LAST = 256
 #: The thread ends when nothing was wanted for this long.
 _LINGER_S = 30.0
 #: Workers that could not give filters are left alone for this long.
@@ -39,6 +42,17 @@ Fetch = Callable[[uuid.UUID, Sequence[SegmentObjects]], Iterator[tuple[uuid.UUID
 #: What excluded row groups, and how many each.
 Excluded = dict[str, int]
 _NOT: Excluded = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """Segments that a condition needs, and what excluded the others. It holds both, so that nobody gets their names."""
+
+    condition: Predicate
+    segments: Sequence[SegmentObjects]
+    version: int
+    left: Sequence[SegmentObjects]
+    counts: Excluded
 
 
 class HeldFilters:
@@ -54,6 +68,10 @@ class HeldFilters:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._paused_until_s = 0.0
+        #: Grows with every filter that comes to be held.
+        self._version = 0
+        #: How the segments of recent queries were divided, by the identity of the condition and of their list.
+        self._last: dict[tuple[int, int], _Divided] = {}
 
     def kept(
         self, condition: Predicate, segments: Sequence[SegmentObjects]
@@ -61,6 +79,23 @@ class HeldFilters:
         """The segments that may have rows of the condition, and what excluded the row groups of the others."""
         if condition == EVERYTHING:
             return segments, _NOT
+        # What was excluded stays so. More may be once more filters are held.
+        name, version = (id(condition), id(segments)), self._version
+        known = self._last.get(name)
+        if known is None or known.version != version or known.segments is not segments:
+            left, counts = self._divided(condition, segments)
+            known = _Divided(condition, segments, version, left, counts)
+            if isinstance(segments, tuple):
+                if len(self._last) >= _MAX_LAST:
+                    self._last = {}
+                self._last[name] = known
+        if known.counts:
+            SEGMENTS_EXCLUDED.inc(len(segments) - len(known.left))
+        return known.left, known.counts
+
+    def _divided(
+        self, condition: Predicate, segments: Sequence[SegmentObjects]
+    ) -> tuple[Sequence[SegmentObjects], Excluded]:
         number = self._conditions.condition(condition).number
         left: list[SegmentObjects] = []
         counts: Excluded = {}
@@ -70,8 +105,7 @@ class HeldFilters:
                 left.append(segment)
             for name, count in excluded.items():
                 counts[name] = counts.get(name, 0) + count
-        SEGMENTS_EXCLUDED.inc(len(segments) - len(left))
-        return left, counts
+        return (left, counts) if counts else (segments, _NOT)
 
     def _excluded(self, segment: SegmentObjects, condition: Predicate, number: int | None) -> Excluded:
         if number is None:
@@ -119,6 +153,7 @@ class HeldFilters:
                 for segment_id, packed in self._fetch(org_id, some):
                     made = SegmentFilters(packed)
                     self._held.put(segment_id, made, made.size_bytes)
+                    self._version += 1
                     FILTERS_FETCHED.inc()
             except LakeError as error:
                 # Queries go on without them, and want them again.

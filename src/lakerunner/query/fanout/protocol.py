@@ -10,7 +10,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +23,7 @@ from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.segment import RAW_TIER_S, Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.fanout.errors import Draining
+from lakerunner.query.plan.kept_segments import KeptSegments
 from lakerunner.query.plan.leaf import Leaf, Piece
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.reading import Need, Reading
@@ -37,9 +38,9 @@ SLOT_NS = 600 * NS_PER_S
 _EVALUATE = "evaluate"
 #: Actions: end all requests of a query; ask whether the worker accepts new work; send the filters of segments.
 CANCEL, PING, FILTERS = "cancel", "ping", "filters"
-#: The keys of recently read segments, at about half a kilobyte each.
-_KEYS: dict[tuple[uuid.UUID, uuid.UUID], tuple[str, ...]] = {}
-_MAX_KEYS = 50_000
+#: Recently read segments as requests name them, at about a kilobyte each.
+_OBJECTS: dict[tuple[uuid.UUID, uuid.UUID], SegmentObjects] = {}
+_MAX_OBJECTS = 50_000
 #: Segments of tickets that a worker keeps as it has read them, at about half a kilobyte each.
 _MAX_READ = 20_000
 
@@ -52,17 +53,6 @@ class Kind(enum.StrEnum):
     EXEMPLARS = "exemplars"
     #: Label names; or, if `label` is set, the values of that label.
     LABELS = "labels"
-
-
-def _keys(segment: Segment) -> tuple[str, ...]:
-    """The keys of a segment's objects. They never change, and making them takes as long as scanning a small segment."""
-    name = segment.org_id, segment.segment_id
-    found = _KEYS.get(name)
-    if found is None:
-        if len(_KEYS) >= _MAX_KEYS:
-            _KEYS.clear()
-        found = _KEYS[name] = keys.segment_keys(segment)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +68,30 @@ class SegmentObjects:
     tier_s: int = RAW_TIER_S
     #: Rows of it that must not be seen.
     hidden: tuple[HiddenRows, ...] = ()
+    #: What tickets have of it, if that is at hand: the segments of a query are named again by the next one.
+    #: No parameter, so that a segment that is made from another one does not have the text of that one.
+    encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, segment: Segment) -> SegmentObjects:
-        times, names = segment.time_range, _keys(segment)
-        return cls(
-            segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s, segment.hidden
-        )
+        """The segment as it is, apart from hidden rows, never changes, and making it takes as long as a small scan."""
+        name = segment.org_id, segment.segment_id
+        found = _OBJECTS.get(name)
+        if found is None:
+            times, names = segment.time_range, keys.segment_keys(segment)
+            found = cls(segment.segment_id, names, segment.size_bytes, times.start_ns, times.end_ns, segment.tier_s)
+            object.__setattr__(found, "encoded", orjson.dumps(_segment_json(found)))
+            if len(_OBJECTS) >= _MAX_OBJECTS:
+                _OBJECTS.clear()
+            _OBJECTS[name] = found
+        return replace(found, hidden=segment.hidden) if segment.hidden else found
+
+    @classmethod
+    def of_all(cls, segments: Sequence[Segment]) -> Sequence[SegmentObjects]:
+        """All of these segments. Those of a list that is kept are kept with it."""
+        if isinstance(segments, KeptSegments):
+            return segments.once("objects", lambda: tuple(map(cls.of, segments)))
+        return tuple(map(cls.of, segments))
 
     @property
     def slot(self) -> int:
@@ -114,7 +121,9 @@ class _Request:
             "token": token,
             "org": str(self.org_id),
             "query": str(self.query_id),
-            "segments": list(map(_segment_json, self.segments)),
+            "segments": [
+                orjson.Fragment(each.encoded) if each.encoded else _segment_json(each) for each in self.segments
+            ],
             "time_left_s": self.time_left_s,
             "max_bytes": self.max_bytes,
         }
@@ -210,8 +219,8 @@ Request: TypeAlias = ScanRequest | EvaluateRequest
 R = TypeVar("R", ScanRequest, EvaluateRequest)
 
 
-def read_request(document: Mapping[str, Any]) -> Request:
-    """The request in a ticket. It is refused if it names an object of another org."""
+def read_request(document: Mapping[str, Any], most_bytes: int = 1 << 62) -> Request:
+    """The request in a ticket, which may hold `most_bytes`. It is refused if it names an object of another org."""
     if document.get("v", PROTOCOL) != PROTOCOL:
         # While releases are exchanged, others take it: this worker is leaving, or its API is.
         raise Draining(
@@ -219,13 +228,13 @@ def read_request(document: Mapping[str, Any]) -> Request:
             hint="upgrade the API and all workers to the same release",
         )
     try:
-        org_id = uuid.UUID(document["org"])
+        org_id = _org_id(document["org"])
         common: dict[str, Any] = {
             "org_id": org_id,
             "query_id": uuid.UUID(document["query"]),
             "segments": _segments(org_id, document),
             "deadline_s": time.monotonic() + float(document["time_left_s"]),
-            "max_bytes": int(document["max_bytes"]),
+            "max_bytes": min(int(document["max_bytes"]), most_bytes),
         }
         request: Request
         if document["kind"] == _EVALUATE:
@@ -275,6 +284,11 @@ def _segments(org_id: uuid.UUID, document: Mapping[str, Any]) -> tuple[SegmentOb
         segment = _segment(org_id, segment_id, tuple(names), size_bytes, start_ns, end_ns, tier_s)
         found.append(replace(segment, hidden=tuple(map(HiddenRows.from_json, hidden))) if hidden else segment)
     return tuple(found)
+
+
+@lru_cache(maxsize=1_024)
+def _org_id(text: str) -> uuid.UUID:
+    return uuid.UUID(text)
 
 
 @lru_cache(maxsize=_MAX_READ)
@@ -332,7 +346,12 @@ def _dumps(document: Mapping[str, Any]) -> bytes:
         return orjson.dumps(document)
     except TypeError:
         # A matcher may contain bytes that are not UTF-8. Only the standard library can escape them in JSON.
-        return json.dumps(document).encode()
+        return json.dumps(document, default=_unpacked).encode()
+
+
+def _unpacked(fragment: object) -> Any:
+    """What is encoded already, for an encoder that cannot take it as it is."""
+    return orjson.loads(orjson.dumps(fragment))
 
 
 def _leaf_json(leaf: Leaf) -> list[Any]:

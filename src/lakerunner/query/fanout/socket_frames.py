@@ -19,6 +19,8 @@ from lakerunner.model.errors import BadInput, Bug, Denied, LakeError, LimitHit, 
 from lakerunner.query.fanout.errors import Draining, Unread
 
 _HEAD = struct.Struct("<BQ")
+#: Put together once: these are members of an enumeration, which takes several calls.
+_LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 #: A ticket names its segments, at a few hundred bytes each.
 MAX_TICKET_BYTES = 256 << 20
 #: Answers up to this size are sent at once, with their note.
@@ -55,7 +57,7 @@ def socket_path(data_dir: Path, port: int) -> Path | None:
 def is_closed(connection: socket.socket) -> bool:
     """Whether the other end is gone. Takes a microsecond."""
     try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return not connection.recv(1, _LOOK)
     except BlockingIOError:
         return False
     except OSError:

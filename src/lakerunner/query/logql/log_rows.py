@@ -91,6 +91,8 @@ class _Reader:
         self._filtering = pipelines.filtering
         self._equalities = pipelines.equalities
         self._check = check
+        #: Without stages that leave entries out, nobody asks how far the rows reach.
+        self._tracks = self.pipeline.can_drop
         self.begin()
 
     def begin(self) -> None:
@@ -98,8 +100,9 @@ class _Reader:
 
     def part(self, found: Found) -> pa.RecordBatch:
         self._check()
-        self.rows += len(found.rows)
-        self.first_ns, self.last_ns = min(self.first_ns, found.times.min()), max(self.last_ns, found.times.max())
+        if self._tracks:
+            self.rows += len(found.rows)
+            self.first_ns, self.last_ns = min(self.first_ns, found.times.min()), max(self.last_ns, found.times.max())
         if (made := self._kept_entries(found)) is not None:
             return made
         if self._filtering is not None and len(found.rows) > _FEW_ROWS:

@@ -18,6 +18,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.plan.coverage import CoverageWant, Gap
+from lakerunner.query.plan.kept_segments import KeptSegments
 from lakerunner.query.plan.snapshots import Looked, Snapshots
 from lakerunner.query.plan.tiers import TierStretch
 
@@ -60,8 +61,8 @@ class Catalog:
         self.snapshots = Snapshots()
         self._known: OrderedDict[uuid.UUID, Segment] = OrderedDict()
         #: The segments of recent lookups, by org and by what the index named.
-        self._sets: OrderedDict[tuple[uuid.UUID, bytes], list[Segment]] = OrderedDict()
-        self._recent: OrderedDict[tuple[uuid.UUID, tuple[str, ...]], list[_Recent]] = OrderedDict()
+        self._sets: OrderedDict[tuple[int, bytes], KeptSegments] = OrderedDict()
+        self._recent: OrderedDict[tuple[int, tuple[str, ...]], list[_Recent]] = OrderedDict()
 
     def lookup(self, org_id: uuid.UUID, wants: Sequence[Want], coverage: Sequence[CoverageWant] = ()) -> Looked:
         """The org's live segments that any want needs, ordered by time, and where rules lack rows of them."""
@@ -98,7 +99,8 @@ class Catalog:
 
     def _described(self, org_id: uuid.UUID, answer: Found) -> list[Segment]:
         """The segments that were found, ordered by time. The list is shared, and never changed."""
-        name = org_id, answer.name
+        # The number of an id is hashed faster than the id.
+        name = org_id.int, answer.name
         with self._lock:
             known = self._sets.get(name)
             if known is not None:
@@ -107,7 +109,9 @@ class Catalog:
         found, missing = self._split(answer.refs)
         # Segments never change, so the descriptions need not come from the same snapshot as the references.
         fresh = self._database.read(lambda tx: load_segments(tx, missing)) if missing else []
-        segments = sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        segments = KeptSegments(
+            sorted([*found, *fresh], key=lambda segment: (segment.time_range.start_ns, segment.segment_id))
+        )
         with self._lock:
             for segment in fresh:
                 self._known[segment.segment_id] = segment
@@ -145,7 +149,7 @@ class Catalog:
         return found, missing
 
     def _remember(self, lookup: _Recent) -> None:
-        key = (lookup.org_id, tuple(sorted({want.signal for want in lookup.wants})))
+        key = (lookup.org_id.int, tuple(sorted({want.signal for want in lookup.wants})))
         with self._lock:
             kept = self._recent.setdefault(key, [])
             self._recent.move_to_end(key)
@@ -182,16 +186,19 @@ def _gaps(uncovered: Sequence[Uncovered]) -> list[Gap]:
 
 def _covers(known: Sequence[Want], wants: Sequence[Want], slack_ns: int) -> bool:
     """Whether each want lies within a known one. Its end may be later by up to `slack_ns`."""
-    return all(
-        any(
-            covering.signal == want.signal
-            and covering.tier_s >= want.tier_s
-            and covering.time_range.start_ns <= want.time_range.start_ns
-            and covering.time_range.end_ns + slack_ns >= want.time_range.end_ns
-            for covering in known
-        )
-        for want in wants
-    )
+    for want in wants:
+        times = want.time_range
+        for covering in known:
+            if (
+                covering.signal == want.signal
+                and covering.tier_s >= want.tier_s
+                and covering.time_range.start_ns <= times.start_ns
+                and covering.time_range.end_ns + slack_ns >= times.end_ns
+            ):
+                break
+        else:
+            return False
+    return True
 
 
 def _needs(want: Want, segment: Segment) -> bool:

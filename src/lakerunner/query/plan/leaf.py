@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakerunner.model.labels import METRIC_NAME
@@ -28,6 +28,8 @@ class Leaf:
     matchers: tuple[Matcher, ...] = ()
     #: What is done with the samples, and so which tiers may stand for raw ones.
     reading: Reading = RAW
+    #: The time range, once it was asked for: planning asks several times.
+    _times: TimeRange | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of_samples(cls, matchers: Sequence[Matcher], start_ms: int, end_ms: int, reading: Reading = RAW) -> Leaf:
@@ -51,8 +53,12 @@ class Leaf:
     @property
     def time_range(self) -> TimeRange:
         """The time range, clipped to what the index can hold: from the epoch to the year 2255."""
-        start_ns = min(max(self.start_ns, 0), MAX_TIME_NS)
-        return TimeRange(start_ns, min(max(self.end_ns, start_ns), MAX_TIME_NS))
+        if self._times is None:
+            start_ns = min(max(self.start_ns, 0), MAX_TIME_NS)
+            times = TimeRange(start_ns, min(max(self.end_ns, start_ns), MAX_TIME_NS))
+            object.__setattr__(self, "_times", times)
+            return times
+        return self._times
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.coverage import CoverageWant, Gap
+from lakerunner.query.plan.kept_segments import KeptSegments
 from lakerunner.query.plan.leaf import Leaf, LeafPlan
 from lakerunner.query.plan.prune import RAW_ONLY, prune
 from lakerunner.query.plan.snapshots import Looked, Snapshot
@@ -136,13 +137,19 @@ class Planner:
         else:
             looked = self._catalog.lookup(self._org_id, wants)
         # The index was asked for one org only. Segments of another org must not pass even if that ever fails.
-        of_org = [segment for segment in looked.segments if segment.org_id == self._org_id]
-        if len(of_org) < len(looked.segments):
-            looked = replace(looked, segments=of_org)
+        if not _are_of(self._org_id, looked.segments):
+            looked = replace(looked, segments=[each for each in looked.segments if each.org_id == self._org_id])
         self._snapshot = Snapshot(wants, looked)
         self._plans.clear()
         self.lookups += 1
         return self._snapshot
+
+
+def _are_of(org_id: uuid.UUID, segments: Sequence[Segment]) -> bool:
+    def compare() -> bool:
+        return all(segment.org_id == org_id for segment in segments)
+
+    return segments.once(("of", org_id), compare) if isinstance(segments, KeptSegments) else compare()
 
 
 def _united(leaves: Sequence[Leaf]) -> list[Want]:

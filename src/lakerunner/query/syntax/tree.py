@@ -19,6 +19,8 @@ from lakerunner.model.errors import BadInput
 _NODE, _ENUM = "node", "enum"
 #: Decoded trees that are kept, and the longest text of one.
 _CACHED_TREES, _CACHED_TEXT = 512, 16_384
+#: Made once: `json.dumps` makes one for each call.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class TreeCodec:
@@ -78,7 +80,7 @@ class TreeCodec:
 
 def dumps(document: object) -> bytes:
     """JSON in ASCII. The standard library's, because queries hold NaN, infinities and bytes that are no UTF-8."""
-    return json.dumps(document, separators=(",", ":")).encode()
+    return _ENCODER.encode(document).encode()
 
 
 def loads(payload: bytes | str) -> Any:

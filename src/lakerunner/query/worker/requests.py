@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -79,7 +78,7 @@ class Requests:
         return document
 
     def request(self, ticket: bytes) -> Request:
-        return read_request(self.document(ticket))
+        return read_request(self.document(ticket), self._max_bytes)
 
     def cancel(self, document: Mapping[str, Any]) -> None:
         """End all requests of a query."""
@@ -146,12 +145,12 @@ class Requests:
 
     @contextmanager
     def _admitted(self, request: R, gone: Gone) -> Iterator[tuple[R, Check]]:
-        """The request within this worker's own limits, when its turn has come, and a check whether it goes on."""
+        """The request, when its turn has come, and a check whether it goes on."""
         looked_at = time.monotonic()
 
         def check() -> None:
             nonlocal looked_at
-            cancelled = request.query_id in self._cancelled
+            cancelled = bool(self._cancelled) and request.query_id in self._cancelled
             # Asking gRPC takes 0.1 ms, and evaluations check at every small step.
             if time.monotonic() - looked_at > _GONE_POLL_S:
                 looked_at = time.monotonic()
@@ -163,8 +162,7 @@ class Requests:
         try:
             self._wait_for_slot(request.org_id, check)
             try:
-                too_many = request.max_bytes > self._max_bytes
-                yield replace(request, max_bytes=self._max_bytes) if too_many else request, check
+                yield request, check
             finally:
                 self._slots.release(request.org_id)
         finally:

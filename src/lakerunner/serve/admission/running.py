@@ -138,13 +138,14 @@ class Running:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, RunningQuery] = {}
+        # Counted when somebody looks, and not twice in every query. The process has one of these.
+        API_QUERIES.set_function(self._queries.__len__)
 
     @contextmanager
     def listed(self, caller: Caller, kind: str, text: str, timeout_s: float) -> Iterator[RunningQuery]:
         query = RunningQuery(uuid.uuid4().hex, caller, kind, text, timeout_s)
         with self._lock:
             self._queries[query.query_id] = query
-        API_QUERIES.inc()
         outcome = "ok"
         try:
             yield query
@@ -154,7 +155,6 @@ class Running:
         finally:
             with self._lock:
                 del self._queries[query.query_id]
-            API_QUERIES.dec()
             _seconds(kind, outcome).observe(query.elapsed_s)
 
     @property

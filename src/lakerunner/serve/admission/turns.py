@@ -152,7 +152,7 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> Callable[[], None]:
 
 def _drop_cancelled(queue: deque[_Waiting]) -> None:
     """Remove cancelled calls, so that they do not count as waiting."""
-    if any(future.cancelled() for future, _ in queue):
+    if queue and any(future.cancelled() for future, _ in queue):
         kept = [entry for entry in queue if not entry[0].cancelled()]
         queue.clear()
         queue.extend(kept)

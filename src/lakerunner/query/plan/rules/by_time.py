@@ -11,4 +11,8 @@ from lakerunner.query.plan.leaf import Leaf
 def by_time(leaf: Leaf, segments: Sequence[Segment], _: Callable[[], object]) -> tuple[Sequence[Segment], str]:
     wanted = leaf.time_range
     kept = [segment for segment in segments if segment.time_range.overlaps(wanted)]
-    return kept, f"{leaf.start_ms} to {leaf.end_ms} ms"
+    return kept, times_note(leaf)
+
+
+def times_note(leaf: Leaf) -> str:
+    return f"{leaf.start_ms} to {leaf.end_ms} ms"

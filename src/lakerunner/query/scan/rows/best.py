@@ -36,9 +36,10 @@ class BestRows:
         first = found.among
         if first is not None and first.in_order is not None and len(first.rows) == len(found.rows):
             order = first.in_order[: self._limit]
+            self.found.append((segment, found.leading(np.sort(order))))
         else:
             order = np.lexsort((found.rows, self._sign * found.times))[: self._limit]
-        self.found.append((segment, found.chosen(np.sort(order))))
+            self.found.append((segment, found.chosen(np.sort(order))))
         if len(self.found) == 1:
             # Nothing to cut: these are the best of the group.
             self.last_ns = int(found.times[order[-1]]) if len(order) == self._limit else None

@@ -139,6 +139,14 @@ class Found(GroupRows):
     times: Ints
     #: Remembered first rows that these are among: what is read of them is kept too.
     among: FirstRows | None = None
+    #: Whether they come before all other first rows in the order of answers.
+    lead: bool = False
+
+    def leading(self, places: Ints) -> Found:
+        """The first rows in the order of answers. `places` are theirs, in ascending order."""
+        if len(places) == len(self.rows):
+            return self
+        return Found(self.group, self.rows[places], times=self.times[places], among=self.among, lead=True)
 
     def chosen(self, places: Ints) -> Found:
         if len(places) == len(self.rows):
@@ -183,8 +191,10 @@ class Found(GroupRows):
         count, in_order = len(self.rows), first.in_order
         if in_order is None:
             return made if count == len(first.rows) else made.take(self._places_in(first.rows))
-        # Nearly always they come before all others.
-        if count == len(first.rows) or np.array_equal(np.sort(first.rows[in_order[:count]]), self.rows):
+        if self.lead or count == len(first.rows):
+            return made.slice(0, count)
+        # After a cut by rows of other groups too, they nearly always come before all others.
+        if np.array_equal(np.sort(first.rows[in_order[:count]]), self.rows):
             return made.slice(0, count)
         return made.take(pa.array(np.argsort(in_order)[np.searchsorted(first.rows, self.rows)]))
 

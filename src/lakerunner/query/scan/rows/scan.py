@@ -178,7 +178,7 @@ class _Scan:
                 found.group.settle(found.rows[:0])
         whole = shape.whole(parts)
         order = self._order(whole)
-        return whole if (order[1:] > order[:-1]).all() else whole.take(pa.array(order))
+        return whole if order is None else whole.take(pa.array(order))
 
     def _unified(self, opened: Mapping[int, OpenedSegment]) -> Shape:
         """Rows as they are stored, in the schema of all segments."""
@@ -232,16 +232,19 @@ class _Scan:
         if whole is None or not whole.num_rows:
             return
         order = self._order(whole)
-        if not (order[1:] > order[:-1]).all():
+        if order is not None:
             for start in range(0, len(order), BATCH_ROWS):
                 ahead.spend(whole.nbytes)
                 yield whole.take(pa.array(order[start : start + BATCH_ROWS]))
         else:
             yield whole
 
-    def _order(self, rows: pa.RecordBatch) -> Ints:
-        """The order of the answer. Rows of equal times stay as they are."""
+    def _order(self, rows: pa.RecordBatch) -> Ints | None:
+        """The order of the answer, in which rows of equal times stay as they are; None: they are in order."""
         times = rows.column(self._scan.signal.time_column).view(pa.int64()).to_numpy()
+        earlier, later = (times[1:], times[:-1]) if self._scan.newest_first else (times[:-1], times[1:])
+        if (earlier <= later).all():
+            return None
         order: Ints = np.argsort(-times if self._scan.newest_first else times, kind="stable")
         return order
 
