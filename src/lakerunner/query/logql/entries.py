@@ -49,6 +49,11 @@ class Entries:
     def __len__(self) -> int:
         return len(self.times_ns)
 
+    @property
+    def are_at_one_time(self) -> bool:
+        """Whether there are entries, with the times of `same_times`."""
+        return bool(len(self.times_ns)) and self.times_ns.strides == (0,)
+
     def names(self) -> list[str]:
         """The names of the labels that any entry may have, sorted."""
         return sorted({name for _, name in self.columns})
@@ -132,6 +137,11 @@ class Stage(Protocol):
     """One compiled stage. It keeps the order of the entries, and calls `check` often enough to be interrupted."""
 
     def __call__(self, entries: Entries, check: Check) -> Entries: ...
+
+
+def same_times(time_ns: int, count: int) -> Ints:
+    """The same time for so many entries, in the memory of one. Kernels are compiled for other arrays."""
+    return np.broadcast_to(np.int64(time_ns), count)
 
 
 def plain(values: pa.Array) -> pa.StringArray:

@@ -24,7 +24,7 @@ from lakerunner.formats.spelling import spelled_rows
 from lakerunner.formats.unify_tables import exploded
 from lakerunner.model.labels import loki_label
 from lakerunner.model.signals.logs import DERIVED, FINGERPRINT, LEVEL, REPEAT, SPELLED
-from lakerunner.query.logql.entries import Category, Entries, Ints, Mask, plain, valid
+from lakerunner.query.logql.entries import Category, Entries, Ints, Mask, plain, same_times, valid
 
 #: Column -> the keys stored in it, as `keys_of` reads them from a schema. The first is the usual spelling.
 Keys = Mapping[str, Sequence[str]]
@@ -123,16 +123,21 @@ def _columns_of(name: str) -> Iterator[str]:
             yield from _columns_of(base)
 
 
-def entries_of(batch: pa.RecordBatch, keys: Keys, names: frozenset[str] | None = None) -> Entries:
+def entries_of(
+    batch: pa.RecordBatch, keys: Keys, names: frozenset[str] | None = None, time_ns: int | None = None
+) -> Entries:
     """Return the entries of stored rows, with the labels of these names; None means all labels.
 
-    The batch has the columns of `columns_for`. Without the column of lines, the lines are empty.
+    The batch has the columns of `columns_for`. Without the column of lines, the lines are empty. With `time_ns`, that
+    is the time of all entries, whatever the batch says.
     """
     if REPEAT in batch.schema.names and (repeats := batch.column(REPEAT)).null_count < len(repeats):
         batch = batch.filter(repeats.is_null())
     labels = _Labels(batch, names)
     labels.add_attributes(keys)
     labels.add_fields()
+    if time_ns is not None:
+        return Entries(same_times(time_ns, batch.num_rows), lines_of(batch), labels.columns())
     times: Ints = batch.column(TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return Entries(times, lines_of(batch), labels.columns())
 

@@ -44,10 +44,11 @@ class ScannedEntries:
 
         def piped(rows: ReadableRows) -> list[_Piece]:
             # Templates may show the time of an entry; other stages do not look at it.
-            coarse = edges is not None and pipeline.number is not None
-            batch = _with_coarse_times(rows, pipeline.columns, edges) if coarse else None
-            batch = rows.batch(pipeline.columns) if batch is None else batch
-            return [pipeline.run(pipeline.entries(piece), self._check) for piece in _pieces(batch, most)]
+            time_ns = None
+            if edges is not None and pipeline.number is not None and pipeline.columns is not None:
+                time_ns = rows.one_time(TIME, edges)
+            batch = rows.batch(pipeline.columns) if time_ns is None else _without_times(rows, pipeline.columns or ())
+            return [pipeline.run(pipeline.entries(piece, time_ns), self._check) for piece in _pieces(batch, most)]
 
         form = None
         if by is not None and pipeline.number is not None:
@@ -58,15 +59,12 @@ class ScannedEntries:
                     yield piece
 
 
-def _with_coarse_times(rows: ReadableRows, columns: Sequence[str] | None, edges: Ints | None) -> pa.RecordBatch | None:
-    """The rows with times in the same intervals as their own; None if these have to be read."""
-    if columns is None or edges is None or (times := rows.coarse_times(TIME, edges)) is None:
-        return None
-    values = pa.array(times).view(pa.timestamp("ns", "UTC"))
-    # A batch without columns, as of a file that has none of these, does not know its number of rows.
+def _without_times(rows: ReadableRows, columns: Sequence[str]) -> pa.RecordBatch:
+    """The rows with nulls for their times."""
     others = rows.batch([name for name in columns if name != TIME])
-    schema = pa.schema([pa.field(TIME, values.type), *others.schema], metadata=others.schema.metadata)
-    return pa.RecordBatch.from_arrays([values, *others.columns], schema=schema)
+    # A batch without columns, as of a file that has none of these, would not know its number of rows.
+    schema = pa.schema([pa.field(TIME, pa.null()), *others.schema], metadata=others.schema.metadata)
+    return pa.RecordBatch.from_arrays([pa.nulls(len(rows)), *others.columns], schema=schema)
 
 
 def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:

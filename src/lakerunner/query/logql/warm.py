@@ -118,8 +118,11 @@ class _Rows:
     def some(self, places: Ints) -> _Rows:
         return _Rows(self.whole.take(pa.array(places)))
 
-    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
+    def one_time(self, column: str, edges: Ints) -> int | None:
         return None
+
+    def __len__(self) -> int:
+        return int(self.whole.num_rows)
 
     @property
     def segment(self) -> Hashable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,6 +41,32 @@ def test_equal_labels_have_one_number(by: tuple[str, ...] | None, pieces: list[l
     labels = ids.labels()
     assert len(labels) == ids.count == len({wanted for _, wanted in found})
     assert all(labels[number].pairs == wanted for number, wanted in found)
+
+
+@pytest.mark.parametrize("by", [(), ("a",), ("a", "c")])
+@given(pieces=_pieces)
+@settings(max_examples=50, deadline=None)
+def test_totals_are_counts_of_numbers(by: tuple[str, ...], pieces: list[list[dict[str, str]]]) -> None:
+    one_by_one, together = series_ids(frozenset(by)), series_ids(frozenset(by))
+    expected, found = Counter[tuple[tuple[str, str], ...]](), Counter[tuple[tuple[str, str], ...]]()
+    for piece in pieces:
+        entries = entries_of([Entry(0, labels) for labels in piece])
+        numbers = one_by_one.of(entries).tolist()
+        expected.update(one_by_one.labels()[number].pairs for number in numbers)
+        for number, total in zip(*(each.tolist() for each in together.totals(entries)), strict=True):
+            found[together.labels()[number].pairs] += total
+    assert found == expected and together.count == one_by_one.count
+
+
+def test_totals_of_a_dictionary_with_equal_words_and_nulls() -> None:
+    ids = series_ids(frozenset({"a"}))
+    dictionary = pa.array(["x", None, "x", "never used"])
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None, 0], pa.int32()), dictionary)
+    series, totals = ids.totals(entries_of([Entry(0, {})] * 5).with_label("a", column))
+    found: Counter[str] = Counter()
+    for number, total in zip(series.tolist(), totals.tolist(), strict=True):
+        found[ids.labels()[number].get("a")] += total
+    assert found == {"x": 3, "": 2} and ids.count == 2
 
 
 def test_a_dictionary_much_larger_than_its_entries() -> None:

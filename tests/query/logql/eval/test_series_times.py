@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import ERROR, Entries, Ints
+from lakerunner.query.logql.entries import ERROR, Entries, Ints, same_times
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.series.matchers import Matcher, MatchKind
@@ -31,9 +33,9 @@ _entries = st.lists(
 )
 
 
-def _counts(by: list[str], extent_ns: int) -> ast.VectorAggregate:
+def _counts(by: list[str], extent_ns: int, op: str = "count_over_time") -> ast.VectorAggregate:
     selector = ast.LogSelector((Matcher("app", MatchKind.EQUAL, "a"),))
-    counts = ast.RangeAggregate("count_over_time", ast.LogRange(selector, extent_ns, 0))
+    counts = ast.RangeAggregate(op, ast.LogRange(selector, extent_ns, 0))
     return ast.VectorAggregate("sum", counts, grouping=ast.Grouping(tuple(by)))
 
 
@@ -99,3 +101,33 @@ def test_entries_that_failed_or_have_a_series_each_stay_entries() -> None:
     assert found is not None and found.times_ns.tolist() == list(range(1, 21))
     failed = alike.with_error(np.arange(20) == 7, "JSONParserErr", pa.array(["why"] * 20))
     assert failed.label(ERROR) is not None and SeriesTimes.of(failed, frozenset({"id"})) is None
+
+
+class _AtOneTime(MemoryEntries):
+    """Gives entries of the same interval with one time."""
+
+    def entries(
+        self,
+        selector: ast.LogSelector,
+        start_ns: int,
+        end_ns: int,
+        names: frozenset[str] | None,
+        need_lines: bool,
+        by: frozenset[str] | None = None,
+        edges: Ints | None = None,
+    ) -> Iterator[Entries | SeriesTimes]:
+        assert edges is not None
+        for piece in self._selected(selector, start_ns, end_ns, names):
+            intervals = np.searchsorted(edges, piece.times_ns)
+            for interval in np.unique(intervals):
+                part = piece.taken(np.flatnonzero(intervals == interval))
+                yield replace(part, times_ns=same_times(int(part.times_ns[0]), len(part)))
+
+
+@pytest.mark.parametrize("op", ["count_over_time", "bytes_over_time"])
+@given(_entries, st.sampled_from([[], ["level"], ["level", "pod"]]), st.integers(1, 20), st.integers(1, 40))
+def test_counts_of_entries_at_one_time(op: str, entries: list[Entry], by: list[str], step: int, extent: int) -> None:
+    expr = _counts(by, extent, op)
+    at, options = np.arange(4) * step + 5, EngineOptions()
+    expected = cells_of(evaluate(expr, at, MemoryEntries(entries), lambda: None, options).pruned())
+    assert cells_of(evaluate(expr, at, _AtOneTime(entries), lambda: None, options).pruned()) == expected

@@ -148,18 +148,19 @@ def test_times_are_not_read_if_one_interval_has_them_all(lake: LakeOfRows) -> No
     stamps = pa.array([number * NS_PER_MS for number in range(ROWS)]).cast(whole.schema.field("timestamp").type)
     segment = lake.write_table(whole.set_column(whole.schema.get_field_index("timestamp"), "timestamp", stamps))
 
-    def times(*edges_ms: int) -> list[list[int] | None]:
+    def times(*edges_ms: int) -> list[int | None]:
         edges = np.array(edges_ms, np.int64) * NS_PER_MS
 
-        def make(rows: ReadableRows) -> list[list[int] | None]:
-            found = rows.coarse_times("timestamp", edges)
-            return [None if found is None else (found // NS_PER_MS).tolist()]
+        def make(rows: ReadableRows) -> list[int | None]:
+            found = rows.one_time("timestamp", edges)
+            assert len(rows) == 64
+            return [None if found is None else found // NS_PER_MS]
 
         scan = RowScan(LOGS, columns=("timestamp",), ordered=False)
         given = lake.opener, [segment], scan, lambda _: None, RowTally(), lambda *_: None, make, POOL
         return [each for found in map_groups(*given) for each in found]
 
-    assert all(found is not None and len(found) == 64 and 0 <= min(found) < ROWS for found in times(-1, ROWS))
+    assert all(found is not None and 0 <= found < ROWS for found in times(-1, ROWS))
     assert all(found is None for found in times(ROWS, 2 * ROWS))
     # An interval does not include its first edge; and one edge cuts a group.
     assert sum(found is None for found in times(0, ROWS)) == 1

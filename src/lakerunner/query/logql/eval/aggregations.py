@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -40,6 +41,7 @@ from lakerunner.query.vectors.context import Evaluation
 from lakerunner.query.vectors.range_samples import NO_HISTOGRAMS, RangeSamples, SampleTimes
 
 _Number = TypeVar("_Number", np.int64, np.float64)
+_Found = TypeVar("_Found")
 
 _NS_PER_S = 1_000_000_000
 _NO_TIMES: Ints = np.zeros(0, np.int64)
@@ -102,9 +104,17 @@ def _in_windows(
 
 
 def _intervals(entries: Entries, windows: Windows) -> Codes:
+    if entries.are_at_one_time:
+        return np.full(len(entries), _one_interval(entries, windows), np.int32)
     out = np.empty(len(entries), np.int32)
     intervals_of(entries.times_ns, windows.edges, out)
     return out
+
+
+def _one_interval(entries: Entries, windows: Windows) -> int:
+    """The interval (edges[j], edges[j + 1]] of entries at one time; -1 outside."""
+    found = int(np.searchsorted(windows.edges, entries.times_ns[0])) - 1
+    return found if found < windows.intervals else -1
 
 
 class _Samples(ABC):
@@ -116,8 +126,11 @@ class _Samples(ABC):
 
     def _numbered(self, entries: Labelled) -> Codes:
         """The series of every entry, within the limits of the query."""
+        return self._limited(self.series.of, entries)
+
+    def _limited(self, number: Callable[[Labelled], _Found], entries: Labelled) -> _Found:
         before = self.series.count
-        found = self.series.of(entries)
+        found = number(entries)
         self.evaluation.check_series(self.series.count)
         self.evaluation.spend((self.series.count - before) * len(self.windows.until))
         return found
@@ -140,6 +153,9 @@ class _Counts(_Samples):
         self._bytes: Ints = np.zeros((0, windows.intervals), np.int64)
 
     def add(self, entries: Entries, values: Floats | None) -> None:
+        if entries.are_at_one_time and not self._weighs:
+            self._add_totals(entries)
+            return
         series, intervals = self._numbered(entries), _intervals(entries, self.windows)
         self._counts = _grown(self._counts, self.series.count)
         if self._weighs:
@@ -147,6 +163,14 @@ class _Counts(_Samples):
             tally_weights(series, intervals, _sizes(entries.lines), self._counts, self._bytes)
         else:
             tally(series, intervals, self._counts)
+
+    def _add_totals(self, entries: Entries) -> None:
+        """Add entries of one interval: no entry needs a number of its own."""
+        interval = _one_interval(entries, self.windows)
+        if interval >= 0:
+            series, totals = self._limited(self.series.totals, entries)
+            self._counts = _grown(self._counts, self.series.count)
+            np.add.at(self._counts[:, interval], series, totals)
 
     def add_series(self, found: SeriesTimes, bare: Mask) -> None:
         """Add entries by their series. `bare` are the intervals that no window includes."""

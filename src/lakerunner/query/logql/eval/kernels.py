@@ -45,6 +45,14 @@ def number_words(places, codes, number_of, count, out):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
+def count_places(places, counts):  # type: ignore[no-untyped-def]
+    """Count how often each place comes. A negative one is the last."""
+    for i in range(len(places)):
+        place = places[i]
+        counts[place if place >= 0 else len(counts) - 1] += 1
+
+
+@njit(cache=True, nogil=True)
 def _slot(row, slots):  # type: ignore[no-untyped-def]
     """Where the search for a row of codes begins. `slots` is a power of two."""
     mixed = np.uint64(0)

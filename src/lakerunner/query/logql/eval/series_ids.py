@@ -20,6 +20,7 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import encoded
 from lakerunner.query.logql.eval.kernels import (
+    count_places,
     number_codes,
     number_rows,
     number_texts,
@@ -32,6 +33,7 @@ from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
 from lakerunner.query.series.label_list import LabelList
 
 Codes = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 
 #: Entries whose rows of codes are made at once.
 _ROWS = 1 << 16
@@ -66,6 +68,12 @@ class SeriesIds(ABC):
     def of(self, entries: Labelled) -> Codes:
         """The series of every entry."""
 
+    def totals(self, entries: Labelled) -> tuple[Codes, Ints]:
+        """Series, and how many of the entries are theirs. A series may come twice."""
+        counts = np.bincount(self.of(entries), minlength=self.count)
+        series = np.flatnonzero(counts)
+        return series.astype(np.int32), counts[series].astype(np.int64)
+
     @abstractmethod
     def labels(self) -> LabelList:
         """The labels of every series."""
@@ -83,6 +91,9 @@ class _NoLabels(SeriesIds):
         self.count = max(self.count, min(len(entries), 1))
         return np.zeros(len(entries), np.int32)
 
+    def totals(self, entries: Labelled) -> tuple[Codes, Ints]:
+        return self.of(entries)[:1], np.full(min(len(entries), 1), len(entries), np.int64)
+
     def labels(self) -> LabelList:
         return LabelList.of_columns(LabelColumns(self.count, ()))
 
@@ -95,20 +106,37 @@ class _OneLabel(SeriesIds):
         self._series_of_code: Codes = np.zeros(0, np.int32)
 
     def of(self, entries: Labelled) -> Codes:
-        values = entries.label(self._name)
+        places, codes = self._places(entries)
         out = np.empty(len(entries), np.int32)
+        self.count = number_words(places, codes, self._series_of_code, self.count, out)
+        return out
+
+    def totals(self, entries: Labelled) -> tuple[Codes, Ints]:
+        """Values are counted before they are numbered: entries that have the same one are looked at once."""
+        places, codes = self._places(entries)
+        counts = np.zeros(len(codes), np.int64)
+        count_places(places, counts)
+        used = np.flatnonzero(counts)
+        series = np.empty(len(used), np.int32)
+        words = used.astype(np.int32)
+        words.flags.writeable = False
+        self.count = number_words(words, codes, self._series_of_code, self.count, series)
+        return series, counts[used]
+
+    def _places(self, entries: Labelled) -> tuple[Codes, Codes]:
+        """For every entry a place among codes, which have room in `_series_of_code`. A place of -1 is the last one."""
+        values = entries.label(self._name)
         if values is None:
-            places, codes = np.full(len(out), -1, np.int32), np.zeros(1, np.int32)
+            places, codes = np.full(len(entries), -1, np.int32), np.zeros(1, np.int32)
         else:
             places, codes = self._dictionary.places(values)
-        # Whoever made them: numba would compile the kernel once more for those that can be written.
-        places = places.view()
-        places.flags.writeable = False
         grown = self._dictionary.count - len(self._series_of_code)
         if grown:
             self._series_of_code = np.append(self._series_of_code, np.full(grown, -1, np.int32))
-        self.count = number_words(places, codes, self._series_of_code, self.count, out)
-        return out
+        # Whoever made them: numba would compile the kernel once more for those that can be written.
+        places = places.view()
+        places.flags.writeable = False
+        return places, codes
 
     def labels(self) -> LabelList:
         used = np.flatnonzero(self._series_of_code >= 0)
@@ -311,3 +339,7 @@ def warm() -> None:
     known, table = np.zeros((1, 1), np.int32), np.full(power_of_two(2), -1, np.int32)
     rehash(known, 0, table)
     number_rows(np.zeros((1, 1), np.int32), known, table, 0, np.empty(1, np.int32))
+    places = np.zeros(1, np.int32)
+    places.flags.writeable = False
+    count_places(places, np.zeros(1, np.int64))
+    number_words(places, np.zeros(1, np.int32), np.zeros(1, np.int32), 1, np.empty(1, np.int32))

@@ -37,12 +37,14 @@ class ReadableRows(Protocol):
         """The rows at these places among them, ascending."""
         ...
 
-    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
-        """For every row, a time in the same interval (edges[j], edges[j + 1]] as its own; None if times must be read.
+    def one_time(self, column: str, edges: Ints) -> int | None:
+        """A time in the interval (edges[j], edges[j + 1]] that has the times of all rows; None if they must be read.
 
         Of a row group that lies in one interval, they need not be read, unless what is made of the rows is kept.
         """
         ...
+
+    def __len__(self) -> int: ...
 
     @property
     def segment(self) -> Hashable:
@@ -105,17 +107,15 @@ class GroupRows:
     def some(self, places: Ints) -> ReadableRows:
         return GroupRows(self.group, self.rows[places])
 
-    def coarse_times(self, column: str, edges: Ints) -> Ints | None:
+    def one_time(self, column: str, edges: Ints) -> int | None:
         bounds = self.group.bounds(column)
         if self.is_kept or bounds.low is None or bounds.nulls != 0:
             return None
         first, last = np.searchsorted(edges, (bounds.low, bounds.high))
-        if first != last or not 0 < first < len(edges):
-            return None
-        # From Arrow's pool, which keeps what it freed: fresh memory would cost page faults.
-        times = np.frombuffer(pa.allocate_buffer(8 * len(self.rows)), np.int64)
-        times[:] = bounds.low
-        return times
+        return int(bounds.low) if first == last and 0 < first < len(edges) else None
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @property
     def segment(self) -> Hashable:
