@@ -1,16 +1,27 @@
-"""The same questions over the same files: DuckDB, ClickHouse in this process (chDB, if installed), and the floor."""
+"""The same questions over the same files: DuckDB, ClickHouse (chDB, if installed), and the floor.
+
+Each peer has a process of its own, so that no library changes the memory, the threads or the caches of another.
+"""
 
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from bench.log_scan.cases import Case
+from bench.log_scan.cases import Case, cases
+from bench.log_scan.lines import lake
+from bench.log_scan.times import Times, best
+
+from lakerunner.model.errors import Missing
 
 #: Answers a case, and returns the number that all must agree on.
 Peer = Callable[[Case], int]
@@ -66,7 +77,51 @@ def floor_over(paths: Sequence[str]) -> Peer:
     return ask
 
 
+class PeerProcess:
+    """A peer that answers in its own process, which measures itself."""
+
+    def __init__(self, name: str, folder: Path, rows: int) -> None:
+        """Missing: the peer is not installed."""
+        # Not a fork: what this process has loaded would be there too.
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, name, folder, rows), daemon=True)
+        self._process.start()
+        if not self._ours.recv():
+            raise Missing(f"{name} is not installed", hint="pip install -e '.[bench]'")
+
+    def ask(self, case: Case, runs: int) -> tuple[int, Times]:
+        """The answer, and the best times of the runs after it."""
+        self._ours.send((case.name, runs))
+        answer, cpu_ms, wall_ms = self._ours.recv()
+        return answer, Times(cpu_ms, wall_ms)
+
+    def close(self) -> None:
+        self._ours.send(None)
+        self._process.join()
+
+
+def _serve(connection: Connection, name: str, folder: Path, rows: int) -> None:
+    records = lake(folder, rows)
+    peer = _PEERS[name](records.paths)
+    connection.send(peer is not None)
+    by_name = {case.name: case for case in cases(records)}
+    while peer is not None and (asked := connection.recv()) is not None:
+        case, runs = by_name[asked[0]], asked[1]
+        answer = peer(case)
+        times = best(partial(peer, case), runs, 0)
+        connection.send((answer, times.cpu_ms, times.wall_ms))
+
+
 def _dialect(where: str) -> str:
     """The condition as ClickHouse writes it. Its literals have escapes."""
     where = re.sub(r"^contains\((.*)\)$", r"position(\1) > 0", where)
     return where.replace("regexp_matches(", "match(").replace("\\", "\\\\")
+
+
+_PEERS: dict[str, Callable[[Sequence[str]], Peer | None]] = {
+    "DuckDB": duckdb_over,
+    FLOOR: floor_over,
+    "chDB": clickhouse_over,
+}
+PEERS = tuple(_PEERS)

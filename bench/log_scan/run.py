@@ -1,6 +1,6 @@
 """Runs the cases: `python -m bench log_scan` prints one JSON line per figure, `--quick` over a million records alone.
 
-Times are CPU milliseconds of this process, all threads, and elapsed ones: the best of several runs. Cold means
+Times are CPU milliseconds of a process, all threads, and elapsed ones: the best of several runs. Cold means
 that no column was decoded before; hot, that the same was asked before. Bytes are those that a fresh process asks of the
 store, as a share of the columns that a full scan would read. `targets.py` says what is wanted.
 """
@@ -13,8 +13,7 @@ import gc
 import itertools
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +21,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from bench.log_scan.cases import Case, cases
 from bench.log_scan.lines import Lake, lake
-from bench.log_scan.peers import FLOOR, Peer, clickhouse_over, duckdb_over, floor_over
+from bench.log_scan.peers import FLOOR, PEERS, PeerProcess
 from bench.log_scan.source import Segments
-from bench.log_scan.targets import Measured, Times, figures, growth
+from bench.log_scan.targets import Measured, figures, growth
+from bench.log_scan.times import Times, best
 from bench.served.report import Report, say
 
+from lakerunner.model.errors import Missing
 from lakerunner.query.scan.object_cache import ObjectCache
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowTally
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for few, many in itertools.pairwise(sizes):
         for name, of_many in measured[many].items():
             report.tell(*growth(few, measured[few][name], many, of_many))
-    report.conclude("one process; cold: nothing decoded before, the objects are in the disk cache")
+    report.conclude("one process each; cold: nothing decoded before, the objects are in the disk cache")
     return 0
 
 
@@ -93,19 +94,16 @@ class _Chosen:
 
 def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Report) -> dict[str, Measured]:
     runs = chosen.runs
-    peers: dict[str, Peer] = {"DuckDB": duckdb_over(records.paths), FLOOR: floor_over(records.paths)}
-    clickhouse = clickhouse_over(records.paths)
-    if clickhouse is None:
-        say("chDB is not installed: no figures of ClickHouse (pip install -e '.[bench]')")
-    else:
-        peers["chDB"] = clickhouse
-    peers = {name: peer for name, peer in peers.items() if chosen.peers is None or name in chosen.peers}
     store = open_store(StoreConfig(records.bucket.as_uri()))
     cache = ObjectCache(store, folder / "cache", 100 << 30)
     for segment in records.segments:
         cache.get(segment.key)
     found: dict[str, Measured] = {}
-    with ThreadPoolExecutor(_THREADS) as pool, tempfile.TemporaryDirectory() as empty:
+    with (
+        ThreadPoolExecutor(_THREADS) as pool,
+        tempfile.TemporaryDirectory() as empty,
+        _started(folder, rows, chosen) as peers,
+    ):
 
         def ask(case: Case, opener: RowsOpener, tally: RowTally) -> int:
             source = Segments(opener, records.segments, tally, pool)
@@ -121,9 +119,8 @@ def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Re
             hot_opener = RowsOpener(store, cache, decoded=ByteLru(DECODED_BYTES))
             of_peers: dict[str, Times] = {}
             for name, peer in peers.items():
-                theirs = peer(case)
+                theirs, of_peers[name] = peer.ask(case, runs)
                 assert name == FLOOR or theirs == answer, f"{case.name}: {answer}, but {name} says {theirs}"
-                of_peers[name] = best(lambda case=case, peer=peer: peer(case), runs, 0)
             measured = found[case.name] = Measured(
                 case,
                 cold=best(lambda case=case, opener=cold_opener: ask(case, opener, RowTally()), runs, 1),
@@ -135,17 +132,16 @@ def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Re
     return found
 
 
-def best(call: Callable[[], int], runs: int, warming: int) -> Times:
-    """CPU and elapsed milliseconds, the best of the runs after some to warm up."""
-    for _ in range(warming):
-        call()
-    spent, elapsed = [], []
-    for _ in range(runs):
-        cpu, began = time.process_time(), time.perf_counter()
-        call()
-        spent.append(time.process_time() - cpu)
-        elapsed.append(time.perf_counter() - began)
-    return Times(min(spent) * 1e3, min(elapsed) * 1e3)
+@contextlib.contextmanager
+def _started(folder: Path, rows: int, chosen: _Chosen) -> Iterator[dict[str, PeerProcess]]:
+    with contextlib.ExitStack() as stack:
+        found: dict[str, PeerProcess] = {}
+        for name in PEERS if chosen.peers is None else chosen.peers:
+            try:
+                found[name] = stack.enter_context(contextlib.closing(PeerProcess(name, folder, rows)))
+            except Missing as missing:
+                say(f"no figures of a peer: {missing.message} ({missing.hint})")
+        yield found
 
 
 def _full_scan_bytes(records: Lake, case: Case) -> int:

@@ -8,6 +8,7 @@ from functools import partial
 
 from bench.log_scan.cases import Case
 from bench.log_scan.peers import FLOOR
+from bench.log_scan.times import Times
 from bench.served.report import Figure
 
 #: At most so much of what a peer takes. DuckDB is shown, and not a target.
@@ -22,16 +23,6 @@ _NOISE = 1.1
 _MOST_FLAT = 1.5
 
 _figure = partial(Figure, "log_scan")
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    cpu_ms: float
-    wall_ms: float
-
-    def named(self) -> Iterator[tuple[str, float]]:
-        yield "cpu", self.cpu_ms
-        yield "wall", self.wall_ms
 
 
 @dataclass(frozen=True, slots=True)
