@@ -30,9 +30,7 @@ _BY_LEVEL = (
 _BY_USER = "SELECT max(n) FROM (SELECT attr_user_id, count(*) AS n FROM {table} GROUP BY ALL)"
 _LINES = "SELECT timestamp, timestamp_nanos, message FROM {table} WHERE {where}"
 _EXPORT = "SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC"
-_LAST = (
-    "SELECT count(*) FROM (SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC LIMIT 100)"
-)
+_LAST = f"{_EXPORT} LIMIT 100"
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def cases(lake: Lake) -> list[Case]:
         Case("lines of a service", RowScan(LOGS, service, ("message",), ordered=False), of_service,
              ("service_name", *times, "message"), sql=_LINES, returns_rows=True),
         Case("last 100 of a service", RowScan(LOGS, service, limit=100), of_service, ("service_name", *times),
-             is_flat=True, sql=_LAST),
+             is_flat=True, sql=_LAST, returns_rows=True),
         Case("export of a service", RowScan(LOGS, service), of_service, ("service_name", "message"), sql=_EXPORT,
              returns_rows=True, has_floor=False),
     ]  # fmt: skip

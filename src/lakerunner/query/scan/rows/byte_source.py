@@ -59,6 +59,9 @@ class LocalBytes:
     def _piece(self, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
             raise ValueError("a range lies outside the object")
+        if not length:
+            # A column without a dictionary requests an empty range.
+            return b""
         if self._bytes is not None:
             return self._bytes[start : start + length]
         assert self._file is not None

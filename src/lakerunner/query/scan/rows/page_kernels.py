@@ -24,7 +24,8 @@ _MAX_WIDTH = 64
 _SHORT_WIDTH = 57
 
 
-@njit(cache=True, nogil=True, boundscheck=True)
+# With the interpreter's lock: another thread would take it for longer than this takes.
+@njit(cache=True, boundscheck=True)
 def page_heads(body):  # type: ignore[no-untyped-def]
     """One row per page: its kind, sizes, checksum, number of values, encodings, and where its bytes begin."""
     found = np.zeros((16, _PARTS), np.int64)
@@ -66,7 +67,7 @@ def page_heads(body):  # type: ignore[no-untyped-def]
     return found[:count]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def totals_of(heads, encoding, other_encoding, levels):  # type: ignore[no-untyped-def]
     """Of data pages: the bytes and values of all of them, the bytes of the largest, and whether all are usual.
 
