@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.query.scan.rows.request import RowSegment, RowTally, Spend
 
 #: Reads the rows of a segment.
 Gather: TypeAlias = Callable[[RowSegment, RowTally, Spend], pa.RecordBatch | None]
-#: Segments under way at once, the caller's among them.
+#: Segments that are gathered at once, the caller's among them, and at most as many are ahead.
 _AT_ONCE = max(2, os.cpu_count() or 1)
 #: Larger objects are read when it is their turn: rows of several would take much memory.
 _MOST_BYTES = 32 << 20
@@ -41,10 +41,12 @@ class GatheredAhead:
         """The rows of a segment. Errors of reading them are raised here."""
         started = self._under_way.pop(segment.segment_id, None)
         self._waiting = [each for each in self._waiting if each.segment_id != segment.segment_id]
-        self._start(_AT_ONCE - (started is None))
+        self._start()
         if started is None:
             return self._gather(segment, tally, self.spend)
         future, of_segment = started
+        while not future.done() and self._gather_next():
+            pass
         while True:
             try:
                 found = future.result(_POLL_S)
@@ -67,11 +69,33 @@ class GatheredAhead:
         for future, _ in self._under_way.values():
             future.cancel()
 
-    def _start(self, at_once: int) -> None:
-        while self._waiting and len(self._under_way) < at_once and self._waiting[0].size_bytes <= _MOST_BYTES:
+    def _start(self) -> None:
+        """Have other threads gather the next segments, as many as are free beside the caller's."""
+        running = sum(not future.done() for future, _ in self._under_way.values())
+        while running < _AT_ONCE - 1 and (segment := self._next()) is not None:
             assert self._pool is not None
-            segment, tally = self._waiting.pop(0), RowTally()
+            tally = RowTally()
             self._under_way[segment.segment_id] = self._pool.submit(self._run, segment, tally), tally
+            running += 1
+
+    def _gather_next(self) -> bool:
+        """Gather a segment on the caller's thread, which would wait else. False: there is none, or enough is ahead."""
+        segment = self._next()
+        if segment is None:
+            return False
+        future: Future[pa.RecordBatch | None] = Future()
+        tally = RowTally()
+        try:
+            future.set_result(self._run(segment, tally))
+        except LakeError as error:
+            future.set_exception(error)
+        self._under_way[segment.segment_id] = future, tally
+        self._start()
+        return True
+
+    def _next(self) -> RowSegment | None:
+        is_possible = self._waiting and len(self._under_way) < _AT_ONCE and self._waiting[0].size_bytes <= _MOST_BYTES
+        return self._waiting.pop(0) if is_possible else None
 
     def _run(self, segment: RowSegment, tally: RowTally) -> pa.RecordBatch | None:
         def spend(held_bytes: int) -> None:
