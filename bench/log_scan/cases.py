@@ -28,6 +28,14 @@ _BY_LEVEL = (
     "FROM {table} GROUP BY ALL)"
 )
 _BY_USER = "SELECT max(n) FROM (SELECT attr_user_id, count(*) AS n FROM {table} GROUP BY ALL)"
+_JSON = (
+    "SELECT max(n) FROM (SELECT json_extract_string(message, '$.level') AS level, count(*) AS n FROM {table} "
+    "WHERE {where} AND CAST(json_extract_string(message, '$.took_ms') AS BIGINT) > 2000 GROUP BY ALL)"
+)
+_QUANTILE = (
+    "SELECT CAST(floor(max(q)) AS BIGINT) FROM (SELECT service_name, quantile_cont(attr_duration_ms, 0.99) AS q "
+    "FROM {table} GROUP BY ALL)"
+)
 _LINES = "SELECT timestamp, timestamp_nanos, message FROM {table} WHERE {where}"
 _EXPORT = "SELECT * FROM {table} WHERE {where} ORDER BY timestamp DESC, timestamp_nanos DESC"
 _LAST = f"{_EXPORT} LIMIT 100"
@@ -94,6 +102,17 @@ def cases(lake: Lake) -> list[Case]:
              "true", (*times, "severity"), sql=_BY_LEVEL),
         Case("count by a field of 20,000 values", largest(f"sum by (user_id) (count_over_time({every}[1y]))", end_ns),
              "true", (*times, "attr_user_id"), sql=_BY_USER),
+        Case("volume of a service", largest(
+                 'sum by (severity_text) (count_over_time({service_name="service-07"}[1m]))', *minutes),
+             of_service, ("service_name", *times, "severity"), sql=_BY_LEVEL.replace("GROUP", "WHERE {where} GROUP")),
+        Case("top 10 of a field", largest(f"topk(10, sum by (user_id) (count_over_time({every}[1y])))", end_ns), "true",
+             ("attr_user_id",), sql=_BY_USER),
+        Case("quantile of a field", largest(
+                 f"quantile_over_time(0.99, {every} | unwrap duration_ms [1y]) by (service_name)", end_ns),
+             "true", ("service_name", "attr_duration_ms"), sql=_QUANTILE),
+        Case("json, filter, count by a field", largest(
+                 f"sum by (level) (count_over_time({every} |= `charged payment` | json | took_ms > 2000[1y]))", end_ns),
+             "contains(message, 'charged payment')", ("message",), "charged payment", sql=_JSON),
         text("an id in the line", lake.request_id, 0.02),
         text("an absent id", "0123456789abcdef", 0.005),
         text("a short number", NEEDLE),

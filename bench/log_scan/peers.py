@@ -56,6 +56,8 @@ def clickhouse_over(paths: Sequence[str]) -> Peer | None:
     def ask(case: Case) -> int:
         sql = case.sql.format(table=table, where=_dialect(case.where))
         sql = sql.replace("epoch(", "toUnixTimestamp(").replace("AS BIGINT", "AS Int64")
+        sql = sql.replace("quantile_cont(attr_duration_ms, 0.99)", "quantileExactInclusive(0.99)(attr_duration_ms)")
+        sql = re.sub(r"json_extract_string\((\w+), '\$\.(\w+)'\)", r"JSONExtractRaw(\1, '\2')", sql)
         if case.returns_rows:
             return int(session.query(sql, "ArrowStream").rows_read())
         return int(session.query(sql, "CSV").data())

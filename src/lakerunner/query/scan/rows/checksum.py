@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from lakerunner.query.scan.rows.page_kernels import load
+
 _LANES, _WORD = 4, 8
 _BLOCK = _LANES * _WORD
 
@@ -28,14 +30,6 @@ def _tables(words: int) -> npt.NDArray[np.uint32]:
 
 
 _NEXT_WORD, _NEXT_BLOCK = _tables(1), _tables(_LANES)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _load(body, at):  # type: ignore[no-untyped-def]
-    found = np.uint64(0)
-    for i in range(8):
-        found |= np.uint64(body[at + np.uint64(i)]) << np.uint64(8 * i)
-    return found
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -56,15 +50,15 @@ def checksum(body, begin, end):  # type: ignore[no-untyped-def]
         first, second, third, fourth = total, np.uint64(0), np.uint64(0), np.uint64(0)
         # The last block is for the four sums to become one.
         while at + np.uint64(2 * _BLOCK) <= last:
-            first = _step(_NEXT_BLOCK, first ^ _load(body, at))
-            second = _step(_NEXT_BLOCK, second ^ _load(body, at + np.uint64(8)))
-            third = _step(_NEXT_BLOCK, third ^ _load(body, at + np.uint64(16)))
-            fourth = _step(_NEXT_BLOCK, fourth ^ _load(body, at + np.uint64(24)))
+            first = _step(_NEXT_BLOCK, first ^ load(body, at))
+            second = _step(_NEXT_BLOCK, second ^ load(body, at + np.uint64(8)))
+            third = _step(_NEXT_BLOCK, third ^ load(body, at + np.uint64(16)))
+            fourth = _step(_NEXT_BLOCK, fourth ^ load(body, at + np.uint64(24)))
             at += np.uint64(_BLOCK)
-        total = _step(_NEXT_WORD, first ^ _load(body, at))
-        total = _step(_NEXT_WORD, total ^ second ^ _load(body, at + np.uint64(8)))
-        total = _step(_NEXT_WORD, total ^ third ^ _load(body, at + np.uint64(16)))
-        total = _step(_NEXT_WORD, total ^ fourth ^ _load(body, at + np.uint64(24)))
+        total = _step(_NEXT_WORD, first ^ load(body, at))
+        total = _step(_NEXT_WORD, total ^ second ^ load(body, at + np.uint64(8)))
+        total = _step(_NEXT_WORD, total ^ third ^ load(body, at + np.uint64(16)))
+        total = _step(_NEXT_WORD, total ^ fourth ^ load(body, at + np.uint64(24)))
         at += np.uint64(_BLOCK)
     while at < last:
         total = np.uint64(_NEXT_WORD[7, (total ^ np.uint64(body[at])) & np.uint64(255)]) ^ (total >> np.uint64(8))
