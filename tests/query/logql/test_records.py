@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -20,8 +21,10 @@ from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.ordering import sorted_table
 from lakerunner.pipeline.repeats import with_repeats
 from lakerunner.pipeline.split import merged
-from lakerunner.query.logql.entries import Category, Entries, plain
+from lakerunner.query.logql.ast import Unwrap
+from lakerunner.query.logql.entries import ERROR, Category, Entries, plain
 from lakerunner.query.logql.records import _FEW_ROWS, STREAM_KEYS, _texts, columns_for, entries_of
+from lakerunner.query.logql.stages.unwrap import unwrapped
 from tests.components.missing import missing
 
 Labels = dict[str, str]
@@ -272,3 +275,48 @@ def test_labels_of_few_rows_are_those_of_many(values: pa.Array) -> None:
     assert (few is None) == (expected is None)
     if few is not None and expected is not None:
         assert plain(few).to_pylist() == plain(expected).to_pylist()[: len(values)]
+
+
+_numbers = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1).map(lambda value: {"intValue": str(value)}),
+    st.floats(allow_nan=True).map(lambda value: {"doubleValue": value if math.isfinite(value) else str_of(value)}),
+    st.sampled_from(["7", "x", "", "1e3"]).map(lambda value: {"stringValue": value}),
+)
+
+
+def str_of(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+@given(rows=st.lists(st.tuples(_numbers, _numbers, _numbers), min_size=1, max_size=30))
+def test_numbers_that_are_unwrapped_are_those_that_their_texts_say(rows: list[tuple[Any, Any, Any]]) -> None:
+    """Also if resources, scopes or the stream have a value of the same name."""
+
+    def attributes(name: str, value: Any) -> list[dict[str, Any]]:
+        return [] if value is None else [{"key": name, "value": value}]
+
+    requests = []
+    for number, (own, of_resource, of_stream) in enumerate(rows):
+        record = {"timeUnixNano": str(10**18 + number), "attributes": attributes("took", own)}
+        record["attributes"] += attributes("cloud.region", own)
+        resource = {"attributes": attributes("took", of_resource) + attributes("cloud.region", of_stream)}
+        logs = {"resource": resource, "scopeLogs": [{"logRecords": [record]}]}
+        requests.append({"resourceLogs": [logs]})
+    table = stored(requests)
+    for label in ("took", "cloud_region", "cloud_region_extracted", "absent"):
+        names = frozenset({label, "service_name"})
+        by_text, numbers = (_unwrapped(table, names, label, number) for number in (None, label))
+        assert by_text == numbers
+
+
+def _unwrapped(table: pa.Table, names: frozenset[str], label: str, number: str | None) -> list[tuple[int, str, str]]:
+    """Time, sample, and error of each entry that has a value."""
+    columns = columns_for(names)
+    assert columns is not None
+    (batch,) = table.select([name for name in columns if name in table.column_names]).combine_chunks().to_batches()
+    entries = entries_of(batch, keys_of(table.schema), names, number=number)
+    entries, samples = unwrapped(entries, Unwrap(label, ""), lambda: None)
+    errors = entries.label(ERROR)
+    failed = [""] * len(entries) if errors is None else plain(errors).to_pylist()
+    return sorted(zip(entries.times_ns.tolist(), map(repr, samples.tolist()), map(str, failed), strict=True))

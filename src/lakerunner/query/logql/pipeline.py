@@ -61,9 +61,9 @@ class Pipeline:
         """A scan for all rows of a time range, in any order."""
         return RowScan(LOGS, self.predicate, self.columns, start_ns, end_ns, ordered=False)
 
-    def entries(self, batch: pa.RecordBatch, time_ns: int | None = None) -> Entries:
+    def entries(self, batch: pa.RecordBatch, time_ns: int | None = None, number: str | None = None) -> Entries:
         """The entries of rows that the scan found, before any stage. With `time_ns`, that is the time of all."""
-        return entries_of(batch, keys_of(batch.schema), self.names, time_ns)
+        return entries_of(batch, keys_of(batch.schema), self.names, time_ns, number)
 
     def run(self, entries: Entries, check: Check) -> Entries:
         entries = selected(entries, self.matchers, check)

@@ -124,16 +124,20 @@ def _columns_of(name: str) -> Iterator[str]:
 
 
 def entries_of(
-    batch: pa.RecordBatch, keys: Keys, names: frozenset[str] | None = None, time_ns: int | None = None
+    batch: pa.RecordBatch,
+    keys: Keys,
+    names: frozenset[str] | None = None,
+    time_ns: int | None = None,
+    number: str | None = None,
 ) -> Entries:
     """Return the entries of stored rows, with the labels of these names; None means all labels.
 
     The batch has the columns of `columns_for`. Without the column of lines, the lines are empty. With `time_ns`, that
-    is the time of all entries, whatever the batch says.
+    is the time of all entries, whatever the batch says. The label `number` may have numbers instead of texts.
     """
     if REPEAT in batch.schema.names and (repeats := batch.column(REPEAT)).null_count < len(repeats):
         batch = batch.filter(repeats.is_null())
-    labels = _Labels(batch, names)
+    labels = _Labels(batch, names, number)
     labels.add_attributes(keys)
     labels.add_fields()
     if time_ns is not None:
@@ -160,6 +164,8 @@ class _Labels:
 
     batch: pa.RecordBatch
     names: frozenset[str] | None
+    #: A label that is only read as a number: writing numbers as texts, to read them again, would take most of the time.
+    number: str | None = None
     stream: dict[str, pa.Array] = field(default_factory=dict)
     #: Source, whether the value has its own column, label, values.
     metadata: list[tuple[int, bool, str, pa.Array]] = field(default_factory=list)
@@ -169,7 +175,11 @@ class _Labels:
         found: dict[tuple[Category, str], pa.Array] = {
             (Category.STREAM, name): values for name, values in self.stream.items() if self._wants(name)
         }
+        named = [name for _, _, name, _ in self.metadata]
         for _, _, name, values in sorted(self.metadata, key=lambda each: each[:2]):
+            if name == self.number and (name in self.stream or named.count(name) > 1):
+                # Beside other values of the same name, they are texts like these.
+                values = values if _is_text(values) else _texts(values)
             for renamed, part in self._beside_stream(name, values):
                 if self._wants(renamed):
                     had = found.get((Category.METADATA, renamed))
@@ -196,7 +206,10 @@ class _Labels:
         return self._wants(name) or self._wants(name + EXTRACTED)
 
     def _add(self, source: str, name: str, values: pa.Array, *, has_column: bool = True) -> None:
-        texts = _texts(values)
+        if name == self.number and (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
+            texts = values.cast(pa.float64(), safe=False) if values.null_count < len(values) else None
+        else:
+            texts = _texts(values)
         if texts is not None:
             self.metadata.append((_SOURCES[source], has_column, name, texts))
 
@@ -335,6 +348,10 @@ def _float_text(value: float) -> str:
     text = repr(value)
     # Numbers with an exponent, `inf` and `nan` are written in another way.
     return float_text(value) if "e" in text or "n" in text else text.removesuffix(".0")
+
+
+def _is_text(values: pa.Array) -> bool:
+    return bool(pa.types.is_string(values.type) or pa.types.is_dictionary(values.type))
 
 
 def _without_empty_words(values: pa.DictionaryArray) -> pa.Array | None:

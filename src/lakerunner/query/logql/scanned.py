@@ -38,6 +38,7 @@ class ScannedEntries:
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[_Piece]:
         pipeline = pipeline_of(selector, names, need_lines=need_lines)
         most = _PIECE_ROWS if pipeline.reads_lines else None
@@ -48,7 +49,8 @@ class ScannedEntries:
             if edges is not None and pipeline.number is not None and pipeline.columns is not None:
                 time_ns = rows.one_time(TIME, edges)
             batch = rows.batch(pipeline.columns) if time_ns is None else _without_times(rows, pipeline.columns or ())
-            return [pipeline.run(pipeline.entries(piece, time_ns), self._check) for piece in _pieces(batch, most)]
+            pieces = (pipeline.entries(piece, time_ns, number) for piece in _pieces(batch, most))
+            return [pipeline.run(piece, self._check) for piece in pieces]
 
         form = None
         if by is not None and pipeline.number is not None:

@@ -52,6 +52,7 @@ class MemoryEntries:
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         self.asked.append((names, need_lines))
         return self._selected(selector, start_ns, end_ns, names)

@@ -53,6 +53,7 @@ class _Kept(MemoryEntries):
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         assert by is not None
         for piece in self._selected(selector, *_FOREVER, names):
@@ -115,6 +116,7 @@ class _AtOneTime(MemoryEntries):
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         assert edges is not None
         for piece in self._selected(selector, start_ns, end_ns, names):

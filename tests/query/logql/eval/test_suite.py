@@ -110,6 +110,7 @@ class _SuiteEntries:
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries]:
         assert _SUITE is not None
         every, run = suite_entries(_SUITE), compile_stages(selector.stages, stored_names(selector.stages, names))

@@ -58,7 +58,8 @@ def aggregated(
     selector = without_idle_parsers(node.range.selector, needs)
     by = needs.by if isinstance(samples, _Counts) and not needs.lines else None
     edges = None if isinstance(samples, _Values) else windows.edges
-    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by, edges):
+    number = _number(node, selector, needs)
+    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by, edges, number):
         evaluation.check_time()
         if isinstance(part, SeriesTimes):
             assert isinstance(samples, _Counts)
@@ -73,6 +74,15 @@ def aggregated(
     block = samples.block().pruned()
     block.drop_name = np.zeros(len(block.labels), np.bool_)
     return block
+
+
+def _number(node: ast.RangeAggregate, selector: ast.LogSelector, needs: Needs) -> str | None:
+    """The unwrapped label, if nothing else looks at it."""
+    unwrap = node.range.unwrap
+    if unwrap is None or unwrap.conversion or unwrap.filters or needs.by is None or unwrap.label in needs.by:
+        return None
+    others = all(isinstance(stage, ast.LineFilter) for stage in selector.stages)
+    return unwrap.label if others and all(each.name != unwrap.label for each in selector.matchers) else None
 
 
 def _kind(node: ast.RangeAggregate, windows: Windows) -> type[_Samples]:

@@ -20,6 +20,7 @@ class EntrySource(Protocol):
         need_lines: bool,
         by: frozenset[str] | None = None,
         edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries | SeriesTimes]:
         """The entries in [start_ns, end_ns) that pass the selector and its stages, in any order and in pieces.
 
@@ -28,6 +29,8 @@ class EntrySource(Protocol):
 
         With `by`, entries are only counted, by these labels and by time. Some pieces may then be `SeriesTimes`, and
         those may have times outside the range.
+
+        With `number`, a label that nobody reads but as a number, its values may be numbers instead of texts.
 
         With `edges`, the caller only asks in which interval (edges[j], edges[j + 1]] an entry lies. Its time may be
         another one of the same interval then.

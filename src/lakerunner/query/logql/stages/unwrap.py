@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.query.logql import ast
@@ -31,6 +32,11 @@ def unwrapped(entries: Entries, unwrap: ast.Unwrap, check: Check) -> tuple[Entri
     values = entries.label(unwrap.label)
     if values is None:
         return entries.filtered(np.zeros(len(entries), np.bool_)), np.zeros(0)
+    if pa.types.is_float64(values.type):
+        # Numbers that were stored as such. Whoever asked for them has no further filters.
+        kept = values.is_valid().to_numpy(zero_copy_only=False)
+        numbers = values.drop_null() if values.null_count else values
+        return entries.filtered(kept), numbers.to_numpy()
     there = pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False)
     entries = entries.filtered(there)
     values = entries.label(unwrap.label)
