@@ -237,6 +237,8 @@ _PIECES = [
     "\\u0041",
     '{"c":',
     "é",
+    # Longer than what is compared at once.
+    "y" * 17,
 ]
 
 
@@ -256,7 +258,7 @@ def test_malformed_json_gives_what_the_plain_rules_give(lines: list[str]) -> Non
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.text('a"\\\ufffd', max_size=40),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=4),
     max_leaves=12,
 )

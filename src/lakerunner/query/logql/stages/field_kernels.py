@@ -6,6 +6,8 @@ known by its parent and its bytes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, uint64
 
@@ -32,7 +34,16 @@ _HIGH, _LOW, _AFTER_LOW, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 _LAST_RUNE = 0x10FFFF
 
 
-@njit(cache=True, nogil=True, inline="always")
+def inner_kernel(**options: Any) -> Any:
+    """Compiles what only other kernels call.
+
+    Their callers hold the arrays. So it need not count references to them, which takes longer than a short field.
+    """
+    options |= {"cache": True, "nogil": True, "_nrt": False}
+    return njit(**options)
+
+
+@inner_kernel(inline="always")
 def same_bytes(one, i, other, j, size):  # type: ignore[no-untyped-def]
     at = 0
     while at < size and one[i + at] == other[j + at]:
@@ -40,7 +51,7 @@ def same_bytes(one, i, other, j, size):  # type: ignore[no-untyped-def]
     return at == size
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner_kernel(inline="always")
 def same_key(data, start, end, parent, key, keys):  # type: ignore[no-untyped-def]
     """Whether the bytes are those of an interned key with this parent."""
     first = keys[KEY_START, key]
@@ -49,7 +60,7 @@ def same_key(data, start, end, parent, key, keys):  # type: ignore[no-untyped-de
     return same_bytes(data, first, data, start, end - start)
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def interned(data, start, end, parent, table, keys, count):  # type: ignore[no-untyped-def]
     """The number of a key. It equals `count` for a new one, which is added. `table` has a power of two places."""
     places = table.shape[0]
@@ -245,7 +256,7 @@ def intern_again(data, old_keys, number, table, keys):  # type: ignore[no-untype
             keys[part, key] = old_keys[part, key]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner_kernel(inline="always")
 def put_field(out, used, row, key, start, end, kind):  # type: ignore[no-untyped-def]
     out[used, ROW], out[used, KEY], out[used, KIND] = row, key, kind
     out[used, START], out[used, END] = start, end

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from lakerunner.model.byte_vectors import SHORT_BLOCK, lowest_bit, places_of_any
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
     BIT,
@@ -24,6 +25,7 @@ from lakerunner.query.logql.stages.field_kernels import (
     ROOT,
     START,
     UNWANTED,
+    inner_kernel,
     interned,
     put_field,
     same_bytes,
@@ -56,40 +58,47 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"fa
 #: Types of a value.
 STRING, NUMBER, OBJECT, ARRAY, BOOLEAN, NULL = range(1, 7)
 
-#: 1: ends a text. 2: a backslash. 3: may begin U+FFFD.
-_IN_TEXT = np.zeros(256, np.uint8)
-_IN_TEXT[_QUOTE], _IN_TEXT[_BACKSLASH], _IN_TEXT[0xEF] = 1, 2, 3
+#: The byte with which U+FFFD may begin.
+_REPLACES = 0xEF
 _BLANK = np.zeros(256, np.bool_)
 _BLANK[[0x20, 0x09, 0x0A, 0x0D]] = True
 _ENDS_TOKEN = _BLANK.copy()
 _ENDS_TOKEN[[_COMMA, _CLOSE, _CLOSE_LIST]] = True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner_kernel(inline="always")
 def after_blanks(data, i, stop):  # type: ignore[no-untyped-def]
     while i < stop and _BLANK[data[i]]:
         i += 1
     return i
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def text_end(data, i, stop):  # type: ignore[no-untyped-def]
     """The index of the quote that ends a text, or -1; whether the text must be unescaped, and has escapes."""
     special, escaped = False, False
     while i < stop:
-        kind = _IN_TEXT[data[i]]
-        if kind:
-            if kind == 1:
-                return i, special, escaped
+        if i + SHORT_BLOCK <= len(data):
+            places = places_of_any(data, i, _QUOTE, _BACKSLASH, _REPLACES)
+            if not places:
+                i += SHORT_BLOCK
+                continue
+            i += lowest_bit(places)
+            if i >= stop:
+                break
+        c = data[i]
+        if c == _QUOTE:
+            return i, special, escaped
+        if c == _BACKSLASH:
+            special = escaped = True
+            i += 1
+        elif c == _REPLACES:
             special = True
-            if kind == 2:
-                escaped = True
-                i += 1
         i += 1
     return -1, special, escaped
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def block_end(data, i, stop, opening, closing):  # type: ignore[no-untyped-def]
     """The index behind the bracket that closes the one at `i`, or -1. Other brackets do not count."""
     level = 0
@@ -109,12 +118,12 @@ def block_end(data, i, stop, opening, closing):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def _is_word(data, start, end, word):  # type: ignore[no-untyped-def]
     return end - start == word.shape[0] and same_bytes(data, start, word, 0, end - start)
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def token(data, i, stop):  # type: ignore[no-untyped-def]
     """The end and the type of a number, a boolean or null; the type is 0 if it is none of them."""
     end = i
@@ -130,7 +139,7 @@ def token(data, i, stop):  # type: ignore[no-untyped-def]
     return end, 0
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def value_at(data, i, stop):  # type: ignore[no-untyped-def]
     """The value that begins at or behind `i`: an error, its type, start, end, and how it becomes a text.
 
@@ -155,7 +164,7 @@ def value_at(data, i, stop):  # type: ignore[no-untyped-def]
     return (FINE if kind else BAD_VALUE), kind, i, end, AS_IS
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def well_escaped(data, start, end, quoted):  # type: ignore[no-untyped-def]
     """Whether all escapes of a text are well-formed."""
     i = start
@@ -187,7 +196,7 @@ def malformed(data, fields):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner_kernel(inline="always")
 def _key_at(data, i, stop, parent, previous, table, keys, count):  # type: ignore[no-untyped-def]
     """The key whose text begins at `i`: an error, its number, and the index behind its closing quote.
 
@@ -213,7 +222,7 @@ def _key_at(data, i, stop, parent, previous, table, keys, count):  # type: ignor
     return FINE, key, end + 1
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def _list_end(data, i, stop):  # type: ignore[no-untyped-def]
     """The index behind the array at `i`, or -1 if it is malformed or its braces do not balance."""
     level, braces = 0, 0
@@ -239,7 +248,7 @@ def _list_end(data, i, stop):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def _value_quickly(data, i, stop):  # type: ignore[no-untyped-def]
     """As `value_at`, but an object ends at once, to be read in place. DOUBTFUL for all that may be malformed."""
     i = after_blanks(data, i, stop)
@@ -261,7 +270,7 @@ def _value_quickly(data, i, stop):  # type: ignore[no-untyped-def]
     return (FINE if kind else DOUBTFUL), kind, i, end, AS_IS
 
 
-@njit(cache=True, nogil=True)
+@inner_kernel()
 def _flatten_line(  # type: ignore[no-untyped-def]
     data, i, stop, row, packed, quick, table, keys, count, enough, out, used, stops, above
 ):

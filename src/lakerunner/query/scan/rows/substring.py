@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
+from lakerunner.model.byte_vectors import BLOCK, equal_places, lowest_bit
 from lakerunner.model.text_bytes import text_bytes
-from lakerunner.query.scan.rows.byte_vectors import BLOCK, equal_places, lowest_bit
 
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
