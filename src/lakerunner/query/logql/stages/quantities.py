@@ -1,6 +1,7 @@
 """Numbers, durations and sizes in the values of labels, read as Go's libraries read them, with their error texts.
 
-Each distinct value is read once. Plain decimal numbers, which seldom repeat, are read as a whole column.
+Each distinct value is read once. Plain decimal numbers, which seldom repeat, are read as a whole column, and short ones
+by a kernel.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import BadInput
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.durations import parse_go_duration_ns
 from lakerunner.query.logql.entries import Check, Mask, encoded, plain, valid
+from lakerunner.query.logql.stages.decimal_kernel import read_short_decimals
 from lakerunner.query.logql.stages.go_errors import GoError
 from lakerunner.query.syntax.strings import quote
 
@@ -81,11 +84,14 @@ def _of_texts(values: pa.StringArray, read: Reader, check: Check) -> Quantities:
     kind = np.int64 if read is nanoseconds else np.float64
     numbers: Numbers = np.zeros(len(values), kind)
     if read is number:
-        simple = pc.fill_null(pc.match_substring_regex(values, _PLAIN_NUMBER), False)
-        if pc.any(simple).as_py():
-            parsed = pc.cast(pc.if_else(simple, values, pa.scalar(None, pa.string())), pa.float64())
+        simple = read_short_decimals(*text_bytes(values), present, numbers)
+        if simple == np.count_nonzero(present):
+            return Quantities(numbers, present, None)
+        plain_ones = pc.fill_null(pc.match_substring_regex(values, _PLAIN_NUMBER), False)
+        if pc.any(plain_ones).as_py():
+            parsed = pc.cast(pc.if_else(plain_ones, values, pa.scalar(None, pa.string())), pa.float64())
             numbers = pc.fill_null(parsed, 0.0).to_numpy(zero_copy_only=False).copy()
-            values = pc.if_else(simple, pa.scalar(None, pa.string()), values)
+            values = pc.if_else(plain_ones, pa.scalar(None, pa.string()), values)
             if values.null_count == len(values):
                 return Quantities(numbers, present, None)
     rest = encoded(values)
