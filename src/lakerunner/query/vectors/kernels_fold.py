@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.samples import neumaier
+from lakerunner.query.vectors.kernels_select import ranked_pair
 
 #: Quantiles are found by sliding where a value lies in more windows than this, on average. Selecting takes 3 ns per
 #: value and window; a value that enters and leaves the tree takes 70 ns.
@@ -198,21 +199,18 @@ def nan_first(values):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def unsorted_quantile(q, values):  # type: ignore[no-untyped-def]
     """As `sorted_quantile` of the sorted values. Selecting two takes a fifth of the time of sorting them all."""
-    n = len(values)
     if not 0 <= q <= 1:
         return sorted_quantile(q, values)
+    nans = 0
     for value in values:
-        if math.isnan(value):
-            return sorted_quantile(q, nan_first(values))
-    rank = q * (n - 1)
+        nans += math.isnan(value)
+    if nans:
+        return sorted_quantile(q, nan_first(values))
+    rank = q * (len(values) - 1)
     low = math.floor(rank)
-    parted = np.partition(values, low)
-    high = low
-    for j in range(low + 1, n):
-        if high == low or parted[j] < parted[high]:
-            high = j
+    below, above = ranked_pair(values, low)
     weight = rank - low
-    return parted[low] * (1 - weight) + parted[high] * weight
+    return below * (1 - weight) + above * weight
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -19,6 +19,7 @@ from lakerunner.query.logql.eval.kernels import (
     by_series,
     counter_rate,
     intervals_of,
+    put_by_cell,
     series_in,
     tally,
     tally_series,
@@ -32,12 +33,13 @@ from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.eval.source import EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
-from lakerunner.query.series.arrays import offsets_of
+from lakerunner.query.series.arrays import allocated, offsets_of
 from lakerunner.query.series.block import Block, any_series
 from lakerunner.query.series.histograms.histogram import Floats
 from lakerunner.query.series.matchers import MatchKind
 from lakerunner.query.vectors import kernels_window, ranges
 from lakerunner.query.vectors.context import Evaluation
+from lakerunner.query.vectors.kernels_fold import window_quantile
 from lakerunner.query.vectors.range_samples import NO_HISTOGRAMS, RangeSamples, SampleTimes
 
 _Number = TypeVar("_Number", np.int64, np.float64)
@@ -88,6 +90,8 @@ def _number(node: ast.RangeAggregate, selector: ast.LogSelector, needs: Needs) -
 def _kind(node: ast.RangeAggregate, windows: Windows) -> type[_Samples]:
     if node.range.unwrap is None:
         return _Counts
+    if node.op == "quantile_over_time":
+        return _Quantiles
     few = windows.most_intervals <= _FEW_INTERVALS
     return _Sums if few and node.op in ("sum_over_time", "rate") else _Values
 
@@ -227,6 +231,42 @@ class _Sums(_Samples):
         window_sums(*parts, windows.first, windows.last, out, ok)
         if self.node.op == "rate":
             out /= self.node.range.range_ns / _NS_PER_S
+        return Block(self.series.labels(), out, ok, np.zeros(number, np.bool_))
+
+
+class _Quantiles(_Samples):
+    """Unwrapped values by series and interval: in which order they came within an interval does not matter."""
+
+    def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
+        super().__init__(evaluation, node, needs, windows)
+        self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
+        self._pieces: list[tuple[Codes, Codes, Floats]] = []
+
+    def add(self, entries: Entries, values: Floats | None) -> None:
+        assert values is not None
+        self.evaluation.spend(len(entries))
+        series, intervals = self._numbered(entries), _intervals(entries, self.windows)
+        self._counts = _grown(self._counts, self.series.count)
+        tally(series, intervals, self._counts)
+        # Wherever they come from: numba would compile the kernel once more for those that can be written.
+        values = values.view()
+        values.flags.writeable = False
+        self._pieces.append((series, intervals, values))
+
+    def block(self) -> Block:
+        number, windows = self.series.count, self.windows
+        counts = self._counts[:number]
+        offsets = offsets_of(counts.ravel())
+        values, places = allocated(int(offsets[-1]), np.float64), offsets[:-1].reshape(counts.shape).copy()
+        for piece in self._pieces:
+            self.evaluation.check_time()
+            put_by_cell(*piece, places, values)
+        self._pieces.clear()
+        first = np.arange(number)[:, np.newaxis] * windows.intervals
+        begin, end = offsets[first + windows.first], offsets[first + windows.last]
+        out, ok = np.zeros(begin.shape), np.zeros(begin.shape, np.bool_)
+        assert self.node.param is not None
+        window_quantile(begin, end, values, np.full(len(windows.until), self.node.param), False, out, ok)
         return Block(self.series.labels(), out, ok, np.zeros(number, np.bool_))
 
 

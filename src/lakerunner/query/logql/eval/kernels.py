@@ -224,6 +224,16 @@ def tally(series, intervals, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def put_by_cell(series, intervals, values, places, out):  # type: ignore[no-untyped-def]
+    """Put values beside others of their series and interval; `places` is where the next one of each goes."""
+    for i in range(len(series)):
+        if intervals[i] >= 0:
+            at = places[series[i], intervals[i]]
+            out[at] = values[i]
+            places[series[i], intervals[i]] = at + 1
+
+
+@njit(cache=True, nogil=True)
 def tally_weights(series, intervals, weights, counts, sums):  # type: ignore[no-untyped-def]
     """Count entries, and sum up their weights, by series and interval."""
     for i in range(len(series)):
