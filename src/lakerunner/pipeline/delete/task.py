@@ -35,7 +35,7 @@ from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, sample_of
 from lakerunner.pipeline.series_sketch import series_sketches
 from lakerunner.query.scan.hidden import hidden_predicate
-from lakerunner.query.scan.rows.evaluate import Test, matching, overflow_values
+from lakerunner.query.scan.rows.evaluate import Survivors, Test, matching, overflow_values
 from lakerunner.query.scan.rows.predicate import Ref, leaves
 from lakerunner.query.scan.samples.hidden import hidden_mask, hidden_series
 from lakerunner.query.scan.samples.series_table import SeriesTable
@@ -147,8 +147,11 @@ class _Columns:
         self._rows = rows
         self._whole: dict[str, pa.Array] = {}
 
-    def tested(self, name: str, rows: npt.NDArray[np.int64], test: Test) -> None:
+    def tested(self, name: str, rows: npt.NDArray[np.int64], test: Test, survivors: Survivors) -> None:
         """The values are in memory."""
+
+    def has_survivors_only(self, ref: Ref) -> bool:
+        return False
 
     def arrays(self, name: str, rows: npt.NDArray[np.int64]) -> list[pa.Array]:
         found = []

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakerunner.query.scan.rows import page_values
 from lakerunner.query.scan.rows.page_file import Chunk, LeafBytes
 from lakerunner.query.scan.rows.page_kernels import AT, PACKED_BYTES, VALUES, page_heads
+from lakerunner.query.scan.rows.page_values import KeptTexts, values_of
 from lakerunner.query.scan.rows.page_values import tested_texts as masks_of
-from lakerunner.query.scan.rows.page_values import values_of
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _texts = st.one_of(st.text(max_size=40), st.sampled_from(["", "a", "a text that repeats", "ü" * 30]))
@@ -138,13 +139,48 @@ def test_texts_are_tested_page_by_page(codec: str, nulls: float) -> None:
     def test(page: pa.Array) -> np.ndarray:
         sizes.append(len(page))
         page.validate(full=True)
-        return pc.fill_null(pc.match_substring(page, "line 4"), False).to_numpy(zero_copy_only=False)
+        return _has_line_4(page)
 
     found = masks_of(leaf, rows, test)
     assert found is not None and len(sizes) > 10
     assert found[0].tolist() == [text is not None and "line 4" in text for text in texts]
     assert (found[1] is None) == (not nulls)
     assert found[1] is None or found[1].tolist() == [text is None for text in texts]
+
+
+@pytest.mark.parametrize("passed", [True, False])
+@pytest.mark.parametrize("some", [True, False])
+def test_texts_of_survivors_are_kept_while_pages_are_tested(passed: bool, some: bool) -> None:
+    random = np.random.default_rng(3)
+    # Lines get longer, so that what the first page asks for does not suffice.
+    texts = [f"line {n} " + "ü" * (at // 40) for at, n in enumerate(random.integers(0, 500, 4_000))]
+    _, leaf, rows = _leaf(_written(pa.array(texts), "DELTA_LENGTH_BYTE_ARRAY", 3_000, nullable=True))
+    wanted = random.random(rows) < 0.4 if some else np.ones(rows, np.bool_)
+    kept = KeptTexts(passed, wanted if some else None)
+    found = masks_of(leaf, rows, _has_line_4, kept)
+    assert found is not None
+    expected = [at for at in range(rows) if wanted[at] and ("line 4" in texts[at]) is passed]
+    assert kept.rows.tolist() == expected
+    kept.texts().validate(full=True)
+    assert kept.texts().to_pylist() == [texts[at] for at in expected]
+
+
+def test_no_survivors_are_no_texts() -> None:
+    _, leaf, rows = _leaf(_written(pa.array(["a", "b"]), "DELTA_LENGTH_BYTE_ARRAY", 3_000, nullable=True))
+    kept = KeptTexts(True, None)
+    assert masks_of(leaf, rows, _has_line_4, kept) is not None
+    assert len(kept.rows) == len(kept.texts()) == 0
+
+
+def test_more_texts_than_an_array_can_count_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_values, "_MAX_BYTES", 100)
+    texts = [f"line 4{n}" for n in range(100)]
+    _, leaf, rows = _leaf(_written(pa.array(texts), "DELTA_LENGTH_BYTE_ARRAY", 200, nullable=True))
+    assert masks_of(leaf, rows, _has_line_4, KeptTexts(True, None)) is None
+
+
+def _has_line_4(page: pa.Array) -> np.ndarray:
+    return pc.fill_null(pc.match_substring(page, "line 4"), False).to_numpy(zero_copy_only=False)
 
 
 def test_only_the_beginning_of_the_last_page_is_decompressed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -56,6 +57,21 @@ _SOON_S = 0.005
 _MANY, _MOST = 0.25, 0.8
 
 
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """Which rows may still satisfy the whole predicate after a test, and which columns are tested again for them."""
+
+    #: Those that pass or those that fail; None: both.
+    passed: bool | None = None
+    tested_again: frozenset[str] = frozenset()
+
+    def flipped(self) -> Survivors:
+        return self if self.passed is None else replace(self, passed=not self.passed)
+
+
+_ALL = Survivors()
+
+
 class Columns(Protocol):
     """The values of stored names."""
 
@@ -63,8 +79,12 @@ class Columns(Protocol):
         """The arrays that may hold the rows' values, with a value or null per row. The first non-null value counts."""
         ...
 
-    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
-        """Which values pass the test and which are null, None: none, if they are not to be kept; else None."""
+    def tested(self, name: str, rows: Ints, test: Test, survivors: Survivors) -> tuple[Mask, Mask | None] | None:
+        """Which values pass the test and which are null, None: none, if not all are to be kept; else None."""
+        ...
+
+    def has_survivors_only(self, ref: Ref) -> bool:
+        """Whether values are at hand of rows that survived an earlier test alone."""
         ...
 
     def check(self) -> None:
@@ -76,34 +96,41 @@ class Columns(Protocol):
         ...
 
 
-def matching(predicate: Predicate, columns: Columns, rows: Ints) -> Mask:
+def matching(predicate: Predicate, columns: Columns, rows: Ints, survivors: Survivors = _ALL) -> Mask:
     """A mask of the rows that satisfy the predicate."""
     match predicate:
         case And(parts):
-            return _narrowed(parts, columns, rows)
+            return _narrowed(parts, columns, rows, survivors)
         case Or(parts):
             # A disjunction holds unless all of its parts fail.
-            return ~_narrowed(tuple(map(negated, parts)), columns, rows)
+            return ~_narrowed(tuple(map(negated, parts)), columns, rows, survivors.flipped())
         case Not(part):
-            return ~matching(part, columns, rows)
+            return ~matching(part, columns, rows, survivors.flipped())
         case _:
-            return _leaf(predicate, columns, rows)
+            return _leaf(predicate, columns, rows, survivors)
 
 
 def negated(predicate: Predicate) -> Predicate:
     return predicate.part if isinstance(predicate, Not) else Not(predicate)
 
 
-def _narrowed(parts: tuple[Predicate, ...], columns: Columns, rows: Ints) -> Mask:
+def _narrowed(parts: tuple[Predicate, ...], columns: Columns, rows: Ints, survivors: Survivors) -> Mask:
+    """The rows that satisfy all parts. If others may survive too, a part alone does not tell which rows do."""
     alive = np.ones(len(rows), np.bool_)
-    for part in sorted(parts, key=lambda part: _cost(part, columns)):
+    ordered = sorted(parts, key=lambda part: _cost(part, columns))
+    for number, part in enumerate(ordered):
         left = np.flatnonzero(alive)
         if not len(left):
             break
-        if len(left) > len(rows) * (_MOST if _is_slow(part) else _MANY):
-            alive &= matching(part, columns, rows)
+        after = _ALL
+        if survivors.passed:
+            later = {name for each in ordered[number + 1 :] for leaf in leaves(each) for name in leaf.ref.names()}
+            after = replace(survivors, tested_again=survivors.tested_again | later)
+        most = _MOST if _is_slow(part) else _MANY
+        if len(left) > len(rows) * most and not any(columns.has_survivors_only(leaf.ref) for leaf in leaves(part)):
+            alive &= matching(part, columns, rows, after)
         else:
-            alive[left] = matching(part, columns, rows[left])
+            alive[left] = matching(part, columns, rows[left], after)
     return alive
 
 
@@ -126,13 +153,17 @@ def _cost(predicate: Predicate, columns: Columns) -> int:
             return columns.cost(predicate.ref)
 
 
-def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
+def _leaf(leaf: Leaf, columns: Columns, rows: Ints, survivors: Survivors) -> Mask:
     columns.check()
     test = test_of(leaf, columns.check)
     found = np.zeros(len(rows), np.bool_)
     undecided: Mask | None = None
-    for name in leaf.ref.names():
-        for passed, absent in _tested(columns, name, rows, test):
+    names = leaf.ref.names()
+    if len(names) > 1:
+        # One that fails by its value under the first name may pass by that under the second.
+        survivors = _ALL
+    for name in names:
+        for passed, absent in _tested(columns, name, rows, test, survivors):
             found |= passed if undecided is None else passed & undecided
             if absent is None:
                 return found
@@ -142,9 +173,11 @@ def _leaf(leaf: Leaf, columns: Columns, rows: Ints) -> Mask:
     return found
 
 
-def _tested(columns: Columns, name: str, rows: Ints, test: Test) -> Iterator[tuple[Mask, Mask | None]]:
+def _tested(
+    columns: Columns, name: str, rows: Ints, test: Test, survivors: Survivors
+) -> Iterator[tuple[Mask, Mask | None]]:
     """For each array that may hold the values: which of them pass, and which are null."""
-    apart = columns.tested(name, rows, test)
+    apart = columns.tested(name, rows, test, survivors)
     if apart is not None:
         yield apart
         return

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from lakerunner.formats.attributes import OVERFLOW
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
-from lakerunner.query.scan.rows.evaluate import Ints, Test, overflow_values
+from lakerunner.query.scan.rows.evaluate import Ints, Survivors, Test, overflow_values
 from lakerunner.query.scan.rows.group_pages import GroupPages
 from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import Pages
-from lakerunner.query.scan.rows.page_values import Mask, tested_texts, values_of
+from lakerunner.query.scan.rows.page_values import KeptTexts, Mask, tested_texts, values_of
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -57,7 +57,9 @@ class GroupReader(GroupPages):
         self._spend = spend
         self._pieces: dict[str, list[Piece]] = {}
         self._chosen: ChosenRows | None = None
-        self._settled: tuple[Ints, dict[str, pa.Array]] | None = None
+        self._is_settled = False
+        #: Columns of which the values of some rows are kept: those rows, and the values.
+        self._some: dict[str, tuple[Ints, pa.Array]] = {}
 
     # -- what was found out before -------------------------------------------------------------------------------
 
@@ -147,12 +149,16 @@ class GroupReader(GroupPages):
             found.append(overflow_values(self.column(OVERFLOW, rows), name))
         return found
 
-    def tested(self, name: str, rows: Ints, test: Test) -> tuple[Mask, Mask | None] | None:
-        """Test texts page by page while they are decompressed, if nobody reads them afterwards, or wants to keep them.
+    def tested(self, name: str, rows: Ints, test: Test, survivors: Survivors) -> tuple[Mask, Mask | None] | None:
+        """Test texts page by page while they are decompressed, unless somebody wants to keep them all.
 
-        Copying them into an array of their own would cost as much as a test.
+        Copying them into an array of their own would cost as much as a test. If the texts of survivors are read
+        afterwards, those alone are copied.
         """
-        if self._read_after is None or name in self._read_after or not self._is_plain_text(name):
+        if not self._is_plain_text(name) or name in self._some:
+            return None
+        is_read = self._read_after is None or name in self._read_after or name in survivors.tested_again
+        if is_read and (survivors.passed is None or self.bounds(name).nulls != 0):
             return None
         chosen = self._choice(rows)
         pages, layout = self._needed(name, chosen)
@@ -162,10 +168,14 @@ class GroupReader(GroupPages):
         if self._piece_of(name, chosen) is not None:
             return None
         row_count = self.rows if pages is None or layout is None else _row_count(layout, pages)
+        places = None
+        if len(rows) < row_count:
+            places = Piece(pa.nulls(row_count), pages, layout).places(chosen)
+        kept = KeptTexts(bool(survivors.passed), _mask_of(places, row_count)) if is_read else None
 
         def test_pages() -> tuple[Mask, Mask | None] | None:
             (leaf,) = self.leaf_bytes({name: pages})[0][1]
-            return tested_texts(leaf, row_count, test)
+            return tested_texts(leaf, row_count, test, kept)
 
         self._spend(self.held_bytes())
         found: tuple[Mask, Mask | None] | None = self.guarded(test_pages)
@@ -173,14 +183,20 @@ class GroupReader(GroupPages):
             return None
         self._tally.decoded += 1
         cache.ask(key)
-        if len(rows) == row_count:
+        if kept is not None:
+            of_pages = kept.rows
+            survived = of_pages if places is None else rows[np.searchsorted(places, of_pages)]
+            self._some[name] = survived, kept.texts()
+        if places is None:
             return found
-        places = Piece(pa.nulls(row_count), pages, layout).places(chosen)
         return found[0][places], None if found[1] is None else found[1][places]
+
+    def has_survivors_only(self, ref: Ref) -> bool:
+        return any(name in self._some for name in ref.names())
 
     def _is_plain_text(self, name: str) -> bool:
         """Whether it is a column of texts without a dictionary, of which no value is in the overflow."""
-        if not self._is_text(name) or self._settled is not None or self.bounds(name).all_null:
+        if not self._is_text(name) or self._is_settled or self.bounds(name).all_null:
             return False
         return not self.chunk(name).has_dictionary_page and not self.footer.may_overflow(name, self.number)
 
@@ -236,15 +252,18 @@ class GroupReader(GroupPages):
 
     def settle(self, rows: Ints) -> None:
         """Free decoded pages, and keep only the values of these rows. Reads of a subset of them need no pages then."""
-        pieces, self._pieces, self._settled = self._pieces, {}, None
+        pieces, self._pieces = self._pieces, {}
+        some, self._some, self._is_settled = self._some, {}, len(rows) > 0
         if len(rows):
             chosen = self._choice(rows)
             taken = {name: each.at(chosen) for name, of_name in pieces.items() for each in of_name if each.has(chosen)}
+            taken |= {name: array for name, kept in some.items() if (array := _among(kept, rows)) is not None}
             # Copied: a slice would keep its pages in memory.
-            self._settled = (rows, {name: pa.concat_arrays([array]) for name, array in taken.items()})
+            self._some = {name: (rows, pa.concat_arrays([array])) for name, array in taken.items()}
 
     def held_bytes(self) -> int:
-        return sum(piece.array.nbytes for pieces in self._pieces.values() for piece in pieces)
+        whole = (piece.array for pieces in self._pieces.values() for piece in pieces)
+        return sum(array.nbytes for array in (*whole, *(array for _, array in self._some.values())))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -265,9 +284,9 @@ class GroupReader(GroupPages):
         chosen = self._choice(rows)
         together = TakenTogether(chosen)
         for name in dict.fromkeys(names):
-            settled = self._from_settled(name, rows) if self._settled is not None else None
-            if settled is not None:
-                found[name] = settled
+            among = _among(self._some[name], rows) if name in self._some else None
+            if among is not None:
+                found[name] = among
             elif self.bounds(name).all_null:
                 found[name] = pa.nulls(len(rows), self.footer.fields[name].type)
             elif (piece := self._piece_of(name, chosen) or self._known(name, *self._needed(name, chosen))) is not None:
@@ -289,15 +308,6 @@ class GroupReader(GroupPages):
         if self._chosen is None or self._chosen.rows is not rows:
             self._chosen = ChosenRows(rows)
         return self._chosen
-
-    def _from_settled(self, name: str, rows: Ints) -> pa.Array | None:
-        if self._settled is None or name not in self._settled[1]:
-            return None
-        kept, arrays = self._settled
-        places = np.searchsorted(kept, rows)
-        if len(places) and (places[-1] >= len(kept) or not np.array_equal(kept[places], rows)):
-            return None
-        return arrays[name].take(pa.array(places))
 
     def _piece_of(self, name: str, chosen: ChosenRows) -> Piece | None:
         pieces = self._pieces.get(name)
@@ -390,6 +400,25 @@ class GroupReader(GroupPages):
                 begin, end = cuts.get(field.name, (0, row_count))
                 found[field.name] = array.slice(begin, end - begin)
         return [found[name] for name in pages_of]
+
+
+def _among(some: tuple[Ints, pa.Array], rows: Ints) -> pa.Array | None:
+    """The values of the rows, if they are among those of which values are kept."""
+    kept, array = some
+    if len(kept) == len(rows) and np.array_equal(kept, rows):
+        return array
+    places = np.searchsorted(kept, rows)
+    if len(places) and (places[-1] >= len(kept) or not np.array_equal(kept[places], rows)):
+        return None
+    return array.take(pa.array(places))
+
+
+def _mask_of(places: Ints | None, count: int) -> Mask | None:
+    if places is None:
+        return None
+    mask = np.zeros(count, np.bool_)
+    mask[places] = True
+    return mask
 
 
 def _row_count(layout: Pages, pages: tuple[int, ...]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.query.scan.rows.decided import Condition, Left
-from lakerunner.query.scan.rows.evaluate import Ints, matching
+from lakerunner.query.scan.rows.evaluate import Ints, Survivors, matching
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
 from lakerunner.query.scan.rows.group import GroupReader
 from lakerunner.query.scan.rows.group_facts import GroupFacts
@@ -129,5 +129,5 @@ def _searched(group: GroupReader, predicate: Predicate, tally: RowTally, candida
     if not len(rows):
         tally.pruned_by_pages += 1
         return rows
-    found = matching(predicate, group, rows)
+    found = matching(predicate, group, rows, Survivors(passed=True))
     return np.flatnonzero(found) if len(rows) == group.rows else rows[found]

@@ -195,6 +195,23 @@ def text_pages(zstd, body, heads, is_optional, into, begin, end, present, offset
 
 
 @njit(cache=True, nogil=True)
+def size_of(ends, rows):  # type: ignore[no-untyped-def]
+    """The bytes of the texts of these rows."""
+    size = 0
+    for row in rows:
+        size += ends[row + 1] - ends[row]
+    return size
+
+
+@njit(cache=True, nogil=True)
+def put_texts(texts, at, ends, rows, data, used, new_ends):  # type: ignore[no-untyped-def]
+    """Copy the texts of these rows to `data`, from `used` on, and write where they end. The first one is at `at`."""
+    for i in range(len(rows)):
+        used = put_bytes(texts, at + ends[rows[i]], at + ends[rows[i] + 1], data, used)
+        new_ends[i] = used
+
+
+@njit(cache=True, nogil=True)
 def dictionary_texts(zstd, body, head, into, places, last, offsets, data):  # type: ignore[no-untyped-def]
     """The wanted words of a dictionary of texts, none of which is at `last` or later. Returns the bytes of them.
 
@@ -247,6 +264,8 @@ def warm() -> None:
     delta_pages(NO_ZSTD, body, heads, False, into, numbers, present)
     text_page(NO_ZSTD, body, heads[0], False, into, 1, present, offsets)
     text_pages(NO_ZSTD, body, heads, False, into, 0, 1, present, offsets, 0, into.copy())
+    rows = np.zeros(1, np.int64)
+    put_texts(into, size_of(offsets, rows), offsets, rows, into.copy(), 0, offsets[1:].copy())
     body = np.frombuffer(bytes(8), np.uint8)
     heads[0, PAGE_BYTES] = heads[0, PACKED_BYTES] = 8
     double_pages(NO_ZSTD, body, heads, False, into, doubles, present)

@@ -21,6 +21,7 @@ from lakerunner.query.scan.rows.page_bytes import (
     DELTA_LENGTH,
     PLAIN_DICTIONARY,
     RLE_DICTIONARY,
+    Bytes,
     LeafPages,
     Unusual,
     give_back,
@@ -30,6 +31,8 @@ from lakerunner.query.scan.rows.page_columns import (
     delta_pages,
     dictionary_texts,
     double_pages,
+    put_texts,
+    size_of,
     text_page,
     text_pages,
     unpack,
@@ -48,6 +51,8 @@ _INTEGERS: dict[pa.DataType, type[np.signedinteger[Any]]] = {
     pa.int32(): np.int32,
     pa.int16(): np.int16,
 }
+#: Pages differ; with so much more room than the first one asks for, it seldom has to grow.
+_SPARE = 1.1
 #: Texts of an array are counted in 32 bits.
 _MAX_BYTES = (1 << 31) - 1
 
@@ -64,17 +69,59 @@ def values_of(field: pa.Field, leaf: LeafBytes, rows: int, span: tuple[int, int]
     return _guarded(lambda: read(field.type, leaf, rows, begin, end))
 
 
-def tested_texts(leaf: LeafBytes, rows: int, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None] | None:
+def tested_texts(
+    leaf: LeafBytes, rows: int, test: Callable[[pa.Array], Mask], kept: KeptTexts | None = None
+) -> tuple[Mask, Mask | None] | None:
     """Which texts pass the test, and which rows have none; None if pyarrow must decode them.
 
-    The test gets the texts of one page at a time, and they are not copied: the next page replaces them.
+    The test gets the texts of one page at a time. The next page replaces them, except those that `kept` copies.
     """
     if not _is_usual(leaf, rows) or leaf.chunk.physical_type != "BYTE_ARRAY":
         return None
-    return _guarded(lambda: _tested(LeafPages(leaf, rows, DELTA_LENGTH), test))
+    return _guarded(lambda: _tested(LeafPages(leaf, rows, DELTA_LENGTH), test, kept))
 
 
-def _tested(pages: LeafPages, test: Callable[[pa.Array], Mask]) -> tuple[Mask, Mask | None]:
+class KeptTexts:
+    """The texts of some rows of a column, as far as they pass a test, or as far as they fail it."""
+
+    def __init__(self, passed: bool, wanted: Mask | None) -> None:
+        """`wanted` are the rows to look at; None: all."""
+        self._passed, self._wanted = passed, wanted
+        self._ends: list[npt.NDArray[np.int32]] = [np.zeros(1, np.int32)]
+        self._rows: list[npt.NDArray[np.int64]] = []
+        self._used = 0
+        self._buffer = pa.allocate_buffer(0, resizable=True)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Whose texts were kept, counted from the first row of the pages."""
+        return np.concatenate([np.zeros(0, np.int64), *self._rows])
+
+    def texts(self) -> pa.Array:
+        ends = np.concatenate(self._ends)
+        self._buffer.resize(self._used, shrink_to_fit=True)
+        return pa.Array.from_buffers(_TEXT, len(ends) - 1, [None, pa.py_buffer(ends), self._buffer], 0)
+
+    def add(self, first: int, passed: Mask, texts: Bytes, at: int, ends: npt.NDArray[np.int32], left: float) -> None:
+        """Look at a page, whose rows begin with `first`. `left` is how many times as many rows are still to come."""
+        chosen = passed if self._passed else ~passed
+        if self._wanted is not None:
+            chosen = chosen & self._wanted[first : first + len(passed)]
+        rows = np.flatnonzero(chosen)
+        size = size_of(ends, rows)
+        if self._used + size > _MAX_BYTES:
+            raise Unusual
+        if self._used + size > len(self._buffer):
+            # As if the other pages were like this one.
+            self._buffer.resize(self._used + int(size * (1 + _SPARE * left)), shrink_to_fit=False)
+        new_ends = np.empty(len(rows), np.int32)
+        put_texts(texts, at, ends, rows, np.frombuffer(self._buffer, np.uint8), self._used, new_ends)
+        self._used += size
+        self._ends.append(new_ends)
+        self._rows.append(rows + first)
+
+
+def _tested(pages: LeafPages, test: Callable[[pa.Array], Mask], kept: KeptTexts | None) -> tuple[Mask, Mask | None]:
     passed = np.zeros(pages.rows, np.bool_)
     begin, into = 0, pages.take_scratch()
     for body, heads, _ in pages.bodies:
@@ -87,7 +134,10 @@ def _tested(pages: LeafPages, test: Callable[[pa.Array], Mask]) -> tuple[Mask, M
                 validity = pa.py_buffer(np.packbits(present, bitorder="little"))
                 pages.nulls += nulls
             buffers = [validity, pa.py_buffer(ends), pa.py_buffer(into)[at : at + int(ends[rows])]]
-            passed[begin : begin + rows] = test(pa.Array.from_buffers(_TEXT, rows, buffers, nulls))
+            of_page = test(pa.Array.from_buffers(_TEXT, rows, buffers, nulls))
+            passed[begin : begin + rows] = of_page
+            if kept is not None:
+                kept.add(begin, of_page, into, at, ends, (pages.rows - begin - rows) / max(rows, 1))
             begin += rows
     give_back(into)
     return passed, pages.present == 0 if pages.nulls else None
