@@ -90,6 +90,11 @@ class Entries:
     def with_lines(self, lines: pa.StringArray) -> Entries:
         return replace(self, lines=lines)
 
+    def without_lines(self) -> Entries:
+        """The entries with empty lines."""
+        ends = pa.py_buffer(np.zeros(len(self) + 1, np.int32))
+        return self.with_lines(pa.StringArray.from_buffers(len(self), ends, pa.py_buffer(b"")))
+
     def with_label(self, name: str, values: pa.Array, category: Category = Category.PARSED) -> Entries:
         """Set the label where `values` is not null. There it replaces what the entry had under the name."""
         others = [each for each in Category if each is not category and (each, name) in self.columns]

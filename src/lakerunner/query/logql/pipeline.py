@@ -17,7 +17,7 @@ from lakerunner.query.logql.needed import can_drop, stored_names
 from lakerunner.query.logql.pushdown import push_down
 from lakerunner.query.logql.records import columns_for, entries_of
 from lakerunner.query.logql.selection import selected
-from lakerunner.query.logql.stages.compile import compile_stages
+from lakerunner.query.logql.stages.compile import compile_stages, reads_lines
 from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.matchers import Matcher
@@ -45,7 +45,7 @@ class Pipeline:
         read = stored_names(left, None if names is None else names | {each.name for each in matchers})
         lines = need_lines or _read_lines(pushed.stages)
         columns = columns_for(read, need_lines=lines)
-        return cls(pushed.predicate, matchers, left, read, columns, compile_stages(left, read))
+        return cls(pushed.predicate, matchers, left, read, columns, compile_stages(left, read, need_lines=need_lines))
 
     @property
     def can_drop(self) -> bool:
@@ -91,4 +91,4 @@ def _kept_pipeline(selector: ast.LogSelector, names: frozenset[str] | None, need
 
 
 def _read_lines(stages: Iterable[ast.Stage]) -> bool:
-    return any(not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep) for stage in stages)
+    return any(map(reads_lines, stages))

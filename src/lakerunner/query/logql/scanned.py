@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.language import RowSource
@@ -90,4 +89,4 @@ def _pieces(batch: pa.RecordBatch, most: int | None) -> Iterator[pa.RecordBatch]
         yield batch
         return
     for start in range(0, batch.num_rows, most):
-        yield batch.take(pa.array(np.arange(start, min(start + most, batch.num_rows))))
+        yield batch.slice(start, most)

@@ -24,13 +24,17 @@ from lakerunner.query.logql.stages.regexps import regexp_stage
 _PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser)
 
 
-def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
+def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None, *, need_lines: bool = True) -> Stage:
     """The stages one after the other.
 
     `wanted` names the labels that the stages or what follows them need; others need not be made. Errors are found all
-    the same, except behind the last of these labels in a line.
+    the same, except behind the last of these labels in a line. If what follows does not need the lines, they are empty
+    after the last stage that reads them, and filters behind it do not copy them.
     """
-    steps = [_step(group, wanted) for group in _groups(in_order(stages))]
+    groups = list(_groups(in_order(stages)))
+    readers = [number for number, (first, *_) in enumerate(groups) if reads_lines(first)]
+    last = readers[-1] if readers and not need_lines else -1
+    steps = [_step(group, wanted, is_last=number == last) for number, group in enumerate(groups)]
 
     def run(entries: Entries, check: Check) -> Entries:
         for step in steps:
@@ -39,6 +43,10 @@ def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None) -> Stage:
         return entries
 
     return run
+
+
+def reads_lines(stage: ast.Stage) -> bool:
+    return not isinstance(stage, ast.LabelFilter | ast.Drop | ast.Keep)
 
 
 def in_order(stages: Sequence[ast.Stage]) -> list[ast.Stage]:
@@ -75,13 +83,19 @@ def _groups(stages: Sequence[ast.Stage]) -> Iterator[list[ast.Stage]]:
         yield group
 
 
-def _step(group: Sequence[ast.Stage], wanted: Wanted) -> Stage:
+def _step(group: Sequence[ast.Stage], wanted: Wanted, *, is_last: bool) -> Stage:
+    """`is_last`: nobody reads the lines after the first stage of the group."""
     parser, *others = group
     filters = [stage for stage in others if isinstance(stage, ast.LabelFilter)]
+    parse_some = functools.partial(_compile_last if is_last else compile_stage, parser)
     if not filters:
-        return compile_stage(parser, wanted)
-    parse_some = functools.partial(compile_stage, parser)
+        return parse_some(wanted)
     return parse_and_filter(parse_some, [stage.condition for stage in filters], wanted)
+
+
+def _compile_last(stage: ast.Stage, wanted: Wanted) -> Stage:
+    run = compile_stage(stage, wanted)
+    return lambda entries, check: run(entries, check).without_lines()
 
 
 def compile_stage(stage: ast.Stage, wanted: Wanted = None) -> Stage:
