@@ -24,6 +24,7 @@ from lakerunner.formats.spelling import spelled_rows
 from lakerunner.formats.unify_tables import exploded
 from lakerunner.model.labels import loki_label
 from lakerunner.model.signals.logs import DERIVED, FINGERPRINT, LEVEL, REPEAT, SPELLED
+from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import Category, Entries, Ints, Mask, plain, same_times, valid
 
 #: Column -> the keys stored in it, as `keys_of` reads them from a schema. The first is the usual spelling.
@@ -355,6 +356,10 @@ def _is_text(values: pa.Array) -> bool:
 
 
 def _without_empty_words(values: pa.DictionaryArray) -> pa.Array | None:
+    # Most dictionaries have no empty words, and comparing where words begin takes less than looking for one.
+    _, offsets = text_bytes(values.dictionary)
+    if not (offsets[1:] == offsets[:-1]).any():
+        return values
     at = pc.index(values.dictionary, pa.scalar("")).as_py()
     if at < 0:
         return values

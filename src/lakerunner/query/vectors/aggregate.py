@@ -119,7 +119,7 @@ def _note_quantiles(evaluation: Evaluation, aggregation: Aggregation, q: Floats)
 
 def grouped_rows(group: Ints, number: int) -> tuple[Ints, Ints]:
     """Where each group begins, and the rows sorted by group; within a group they keep their order."""
-    rows = np.argsort(group, kind="stable").astype(np.int64)
+    rows = np.arange(len(group)) if number == 1 else np.argsort(group, kind="stable").astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=number))]).astype(np.int64)
     return offsets, rows
 
@@ -165,7 +165,8 @@ def _choose(evaluation: Evaluation, aggregation: Aggregation, block: Block, para
             order[members] = offsets[g] + ranks[:, 0]
     out = block.masked(keep)
     if block.shape[1] == 1 and ranked:
-        out = out.rows(np.argsort(order, kind="stable"))
+        kept = np.flatnonzero(keep)
+        return out.rows(kept[np.argsort(order[kept], kind="stable")])
     return out.pruned()
 
 

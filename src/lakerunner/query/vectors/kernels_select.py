@@ -13,6 +13,8 @@ _MANY = 8_192
 _SAMPLE = 1_024
 #: How many standard deviations the guess may be wrong by.
 _DEVIATIONS = 4
+#: No more than this share of the values may lie between the bounds: more would be as slow as partitioning them all.
+_MOST = 4
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -49,11 +51,11 @@ def _near(values, low):  # type: ignore[no-untyped-def]
     margin = int(_DEVIATIONS * math.sqrt(_SAMPLE * share * (1 - share))) + _DEVIATIONS
     least = sample[middle - margin] if middle - margin >= 0 else -math.inf
     most = sample[middle + margin] if middle + margin < _SAMPLE else math.inf
-    near = np.empty(n, np.float64)
+    near = np.empty(n // _MOST + 1, np.float64)
     count = below = 0
     for value in values:
-        near[count] = value
+        near[min(count, n // _MOST)] = value
         count += (value >= least) & (value <= most)
         below += value < least
     encloses = below <= low and (low + 1 < below + count or below + count == n)
-    return near[:count], low - below if encloses else -1
+    return near[:count], low - below if encloses and count < len(near) else -1

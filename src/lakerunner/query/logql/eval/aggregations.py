@@ -17,11 +17,13 @@ from lakerunner.query.logql.entries import Entries, Ints, Mask
 from lakerunner.query.logql.eval.failures import refuse_failed
 from lakerunner.query.logql.eval.kernels import (
     by_series,
+    cells_of,
     counter_rate,
     intervals_of,
     put_by_cell,
     series_in,
     tally,
+    tally_cells,
     tally_series,
     tally_values,
     tally_weights,
@@ -240,24 +242,33 @@ class _Quantiles(_Samples):
     def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
         super().__init__(evaluation, node, needs, windows)
         self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
-        self._pieces: list[tuple[Codes, Codes, Floats]] = []
+        self._pieces: list[tuple[Ints, Floats]] = []
 
     def add(self, entries: Entries, values: Floats | None) -> None:
         assert values is not None
         self.evaluation.spend(len(entries))
-        series, intervals = self._numbered(entries), _intervals(entries, self.windows)
+        cells = self._cells(entries)
         self._counts = _grown(self._counts, self.series.count)
-        tally(series, intervals, self._counts)
+        tally_cells(cells, self._counts.reshape(-1))
         # Wherever they come from: numba would compile the kernel once more for those that can be written.
         values = values.view()
         values.flags.writeable = False
-        self._pieces.append((series, intervals, values))
+        self._pieces.append((cells, values))
+
+    def _cells(self, entries: Entries) -> Ints:
+        """The place of every entry in the matrix of counts, which grows by rows; -1 outside of all intervals."""
+        series, number = self._numbered(entries), self.windows.intervals
+        if entries.are_at_one_time and (interval := _one_interval(entries, self.windows)) >= 0:
+            of_one: Ints = series.astype(np.int64)
+            return of_one if number == 1 else of_one * number + interval
+        out = np.empty(len(entries), np.int64)
+        cells_of(series, _intervals(entries, self.windows), number, out)
+        return out
 
     def block(self) -> Block:
         number, windows = self.series.count, self.windows
-        counts = self._counts[:number]
-        offsets = offsets_of(counts.ravel())
-        values, places = allocated(int(offsets[-1]), np.float64), offsets[:-1].reshape(counts.shape).copy()
+        offsets = offsets_of(self._counts[:number].ravel())
+        values, places = allocated(int(offsets[-1]), np.float64), offsets[:-1].copy()
         for piece in self._pieces:
             self.evaluation.check_time()
             put_by_cell(*piece, places, values)

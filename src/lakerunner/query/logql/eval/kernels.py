@@ -224,13 +224,41 @@ def tally(series, intervals, counts):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def put_by_cell(series, intervals, values, places, out):  # type: ignore[no-untyped-def]
-    """Put values beside others of their series and interval; `places` is where the next one of each goes."""
+def cells_of(series, intervals, number, out):  # type: ignore[no-untyped-def]
+    """The place of every entry in a matrix with a row per series, and so many intervals in a row; -1 outside."""
     for i in range(len(series)):
-        if intervals[i] >= 0:
-            at = places[series[i], intervals[i]]
+        out[i] = np.int64(series[i]) * number + intervals[i] if intervals[i] >= 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def tally_cells(cells, counts):  # type: ignore[no-untyped-def]
+    """Count entries by cell. Neighbours are mostly of the same one, whose count need not be stored in between."""
+    last, count = np.int64(-1), np.int64(0)
+    for cell in cells:
+        if cell != last:
+            if last >= 0:
+                counts[last] += count
+            last, count = cell, np.int64(0)
+        count += 1
+    if last >= 0:
+        counts[last] += count
+
+
+@njit(cache=True, nogil=True)
+def put_by_cell(cells, values, places, out):  # type: ignore[no-untyped-def]
+    """Put values beside others of their cell; `places` is where the next one of each goes."""
+    last, at = np.int64(-1), np.int64(0)
+    for i in range(len(cells)):
+        cell = cells[i]
+        if cell != last:
+            if last >= 0:
+                places[last] = at
+            last, at = cell, places[max(cell, 0)]
+        if cell >= 0:
             out[at] = values[i]
-            places[series[i], intervals[i]] = at + 1
+            at += 1
+    if last >= 0:
+        places[last] = at
 
 
 @njit(cache=True, nogil=True)

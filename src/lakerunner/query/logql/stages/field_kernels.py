@@ -6,10 +6,10 @@ known by its parent and its bytes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit, uint64
+
+from lakerunner.model.inner_kernel import inner_kernel
 
 #: How the bytes of a value become its text.
 AS_IS, JSON_ESCAPED, QUOTED, EMPTY = 0, 1, 2, 3
@@ -32,15 +32,6 @@ _QUOTE, _BACKSLASH, _SLASH, _APOSTROPHE, _SPACE = 0x22, 0x5C, 0x2F, 0x27, 0x20
 _B, _F, _N, _R, _T, _U = ord("b"), ord("f"), ord("n"), ord("r"), ord("t"), ord("u")
 _HIGH, _LOW, _AFTER_LOW, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 _LAST_RUNE = 0x10FFFF
-
-
-def inner_kernel(**options: Any) -> Any:
-    """Compiles what only other kernels call.
-
-    Their callers hold the arrays. So it need not count references to them, which takes longer than a short field.
-    """
-    options |= {"cache": True, "nogil": True, "_nrt": False}
-    return njit(**options)
 
 
 @inner_kernel(inline="always")

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.byte_vectors import SHORT_BLOCK, lowest_bit, places_of_any
+from lakerunner.model.inner_kernel import inner_kernel
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
     BIT,
@@ -25,7 +26,6 @@ from lakerunner.query.logql.stages.field_kernels import (
     ROOT,
     START,
     UNWANTED,
-    inner_kernel,
     interned,
     put_field,
     same_bytes,

@@ -34,9 +34,9 @@ def unwrapped(entries: Entries, unwrap: ast.Unwrap, check: Check) -> tuple[Entri
         return entries.filtered(np.zeros(len(entries), np.bool_)), np.zeros(0)
     if pa.types.is_float64(values.type):
         # Numbers that were stored as such. Whoever asked for them has no further filters.
-        kept = values.is_valid().to_numpy(zero_copy_only=False)
-        numbers = values.drop_null() if values.null_count else values
-        return entries.filtered(kept), numbers.to_numpy()
+        if not values.null_count:
+            return entries, values.to_numpy()
+        return entries.filtered(values.is_valid().to_numpy(zero_copy_only=False)), values.drop_null().to_numpy()
     there = pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False)
     entries = entries.filtered(there)
     values = entries.label(unwrap.label)
