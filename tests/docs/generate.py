@@ -68,7 +68,9 @@ The files are plain Parquet: ZSTD, page index, page checksums, statistics, bloom
 below and on up to four attributes whose values look like ids (long and distinct), and the sort order in the file
 metadata. [reading.md](reading.md) shows how to read them. Columns marked "needles" also have filters that exclude row
 groups in a search for a part of a text ([the decision](../decisions/0021-needle-filters.md)). They lie before the
-footer, where other readers do not look, and take at most 8% of the file.
+footer, where other readers do not look, and take at most 8% of the file. For the column marked "runs", by which rows
+are sorted first, the key-value metadata `lakerunner.runs` says where the rows of each value lie in each row group ([the
+decision](../decisions/0073-runs-of-services.md)).
 
 An object under such a key is valid only while the index lists it as live. Files of a failed attempt remain until they
 are swept. Do not read them; Lakerunner never does.
@@ -147,6 +149,7 @@ def _table(table: Table, columns: Sequence[Column]) -> list[str]:
             for mark, holds in (
                 ("bloom", column.bloom),
                 ("needles", column.needles),
+                ("runs", column.runs),
                 ("never null", not column.nullable),
                 ("if any", column.sparse),
             )

@@ -17,6 +17,8 @@ class Column:
     bloom: bool = False
     #: Searches for a text within this column use needle filters (`store/needles.py`).
     needles: bool = False
+    #: Rows are sorted by this column first, and the file says where the rows of each value lie (`store/runs.py`).
+    runs: bool = False
     #: Only a segment in which some row has a value has this column.
     sparse: bool = False
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from lakerunner.model.signal import Signal, Table
 from lakerunner.store.encoding import Encodings
 from lakerunner.store.needles import FilterSpool
+from lakerunner.store.runs import RunSpool
 
 #: Version of the layout that this release writes, also stored in `Segment.format_version` and the file's metadata.
 FORMAT_VERSION = 1
@@ -40,6 +41,7 @@ class TableWriter:
     ) -> None:
         self._sink = sink
         self._needles = FilterSpool([each.name for each in description.columns if each.needles])
+        self._runs = RunSpool(next((each.name for each in description.columns if each.runs), None))
         self._writer = pq.ParquetWriter(
             sink,
             _with_metadata(signal, description, schema),
@@ -56,15 +58,16 @@ class TableWriter:
         )
 
     def write_group(self, rows: pa.Table) -> None:
-        """Write one row group, and make its needle filters while its values are at hand."""
+        """Write one row group, and make its needle filters and runs while its values are at hand."""
         begin = self._sink.tell()
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         self._needles.add_group(rows, self._sink.tell() - begin)
+        self._runs.add_group(rows)
 
     def close(self) -> None:
         """Write the needle filters and the footer. The sink stays open."""
-        if places := self._needles.append_to(self._sink):
-            self._writer.add_key_value_metadata(places)
+        if found := {**self._needles.append_to(self._sink), **self._runs.metadata()}:
+            self._writer.add_key_value_metadata(found)
         self._writer.close()
 
     def __enter__(self) -> TableWriter:

@@ -30,6 +30,7 @@ LOGS = Signal(
                     "service_name",
                     pa.string(),
                     "The service that wrote it (service.name, else the name of its container or job).",
+                    runs=True,
                 ),
                 Column("severity", pa.string(), "The level as the sender named it, else the name of severity_number."),
                 Column("severity_number", pa.int32(), "The OTLP level, from 1 (trace) to 24 (fatal)."),

@@ -145,14 +145,48 @@ def test_statistics_exclude_row_groups(lake: LakeOfRows, monkeypatch: pytest.Mon
 
 
 def test_page_bounds_exclude_a_group(lake: LakeOfRows) -> None:
-    table = many_logs()
+    segment = lake.write_table(with_values(many_logs(), "severity"))
+    tally = RowTally()
     # A text between the pages' bounds, though within those of the group.
-    names = ["a"] * 20_000 + ["c"] * (MANY - 20_000)
-    table = table.set_column(table.schema.get_field_index("service_name"), "service_name", pa.array(names))
+    assert lake.scan([segment], RowScan(LOGS, parse('severity = "b"')), tally) is None
+    assert (tally.pruned_by_statistics, tally.pruned_by_pages) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ('service_name = "a"', 20_000),
+        ('not service_name = "a"', MANY - 20_000),
+        ('service_name in ("b", "c")', MANY - 20_000),
+        ('service_name = "a" and message contains "77"', None),
+        ('service_name = "a" or severity = "a"', 20_000),
+    ],
+)
+def test_rows_of_a_service_are_found_by_runs(lake: LakeOfRows, condition: str, count: int | None) -> None:
+    table = with_values(with_values(many_logs(), "service_name"), "severity")
     segment = lake.write_table(table)
     tally = RowTally()
-    assert lake.scan([segment], RowScan(LOGS, parse('service_name = "b"')), tally) is None
-    assert (tally.pruned_by_statistics, tally.pruned_by_pages) == (0, 1)
+    found = lake.scan([segment], RowScan(LOGS, parse(condition), ("span_id",)), tally)
+    assert found is not None
+    if count is None:
+        count = sum("77" in line for line in table.column("message").to_pylist()[:20_000])
+    assert found.num_rows == count
+    # The time in two columns, and what the condition reads beside the service.
+    assert tally.decoded <= 4
+
+
+def test_services_that_a_group_does_not_have_exclude_it(lake: LakeOfRows) -> None:
+    segment = lake.write_table(with_values(many_logs(), "service_name"))
+    for condition in ('service_name = "b"', 'service_name =~ "b.*"', 'service_name in ("b", "d")'):
+        tally = RowTally()
+        assert lake.scan([segment], RowScan(LOGS, parse(condition)), tally) is None
+        assert (tally.pruned_by_statistics, tally.decoded) == (1, 0)
+
+
+def with_values(table: pa.Table, column: str) -> pa.Table:
+    """The table with one value in its first rows, and another in the others."""
+    values = pa.array(["a"] * 20_000 + ["c"] * (MANY - 20_000))
+    return table.set_column(table.schema.get_field_index(column), column, values)
 
 
 def test_segments_older_than_the_last_row_are_not_opened(lake: LakeOfRows) -> None:

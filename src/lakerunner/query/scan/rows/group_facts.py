@@ -15,6 +15,7 @@ from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowSegment
 from lakerunner.store.nanos import SUFFIX
+from lakerunner.store.runs import Runs
 
 
 class GroupFacts(abc.ABC):
@@ -50,6 +51,11 @@ class GroupFacts(abc.ABC):
         """Bounds of a time column in nanoseconds, both included."""
         bounds = self.bounds(name)
         return None if bounds.low is None else (bounds.low, bounds.high)
+
+    @property
+    def runs(self) -> Runs | None:
+        """Where the rows of each value of the first sort column lie, if the file says it."""
+        return self.footer.runs[self.number]
 
     def chunk(self, name: str) -> Chunk:
         """What the footer says about the first leaf of a column."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lakerunner.query.scan.rows.by_runs import rows_of_runs, split_by_runs, verdict_by_runs
 from lakerunner.query.scan.rows.decided import Condition, Left
 from lakerunner.query.scan.rows.evaluate import Ints, Survivors, matching
 from lakerunner.query.scan.rows.filters import by_bloom, by_needles
@@ -59,6 +60,9 @@ def left_of(group: GroupFacts, predicate: Predicate) -> Left:
     left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
     if left == NOTHING:
         return Left(NOTHING, "pruned_by_statistics")
+    left = simplified(left, lambda leaf: verdict_by_runs(group, leaf))
+    if left == NOTHING:
+        return Left(NOTHING, "pruned_by_statistics")
     left = simplified(left, lambda leaf: by_bloom(group, leaf))
     if left == NOTHING:
         return Left(NOTHING, "pruned_by_bloom")
@@ -103,7 +107,7 @@ def candidate_rows(group: GroupReader, left: Undecided) -> Ints | None:
     """The rows that page bounds do not exclude, if values have to be compared to decide; None: texts are searched."""
     if left.predicate == EVERYTHING or not compares_values(left):
         return None
-    return rows_of_pages(And((*left.times, left.predicate)), group)
+    return _candidates(group, *split_by_runs(group, _conjunction(left)))
 
 
 def matching_rows(
@@ -116,8 +120,7 @@ def matching_rows(
         return _searched(group, And(left.times), tally) if left.times else every_row(group.rows)
     known = group.known_rows(left.condition) if known is None else known
     if known is None:
-        parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
-        found = _searched(group, And((*left.times, *parts)), tally, candidates)
+        found = _searched(group, _conjunction(left), tally, candidates)
         if not left.times:
             group.know_rows(left.condition, found)
         return found
@@ -125,9 +128,36 @@ def matching_rows(
 
 
 def _searched(group: GroupReader, predicate: Predicate, tally: RowTally, candidates: Ints | None = None) -> Ints:
-    rows = rows_of_pages(predicate, group) if candidates is None else candidates
+    decided, others = split_by_runs(group, predicate)
+    rows = _candidates(group, decided, others) if candidates is None else candidates
     if not len(rows):
         tally.pruned_by_pages += 1
         return rows
-    found = matching(predicate, group, rows, Survivors(passed=True))
+    if not others:
+        return rows
+    found = matching(And(tuple(others)), group, rows, Survivors(passed=True))
     return np.flatnonzero(found) if len(rows) == group.rows else rows[found]
+
+
+def _conjunction(left: Undecided) -> And:
+    parts = left.predicate.parts if isinstance(left.predicate, And) else (left.predicate,)
+    return And((*left.times, *parts))
+
+
+def _candidates(group: GroupReader, decided: Sequence[Predicate], others: Sequence[Predicate]) -> Ints:
+    """The rows that satisfy what runs decide, and that page bounds do not exclude by the other parts."""
+    if not decided:
+        return rows_of_pages(And(tuple(others)), group)
+    rows = rows_of_runs(group, decided)
+    return _common(rows, rows_of_pages(And(tuple(others)), group)) if others and len(rows) else rows
+
+
+def _common(one: Ints, other: Ints) -> Ints:
+    """The rows that are among both. Rows ascend; most often one or both have no gaps."""
+    if not len(one) or not len(other):
+        return one[:0]
+    if one[-1] - one[0] + 1 != len(one):
+        one, other = other, one
+    if one[-1] - one[0] + 1 != len(one):
+        return np.intersect1d(one, other, assume_unique=True)
+    return other[np.searchsorted(other, one[0]) : np.searchsorted(other, one[-1], side="right")]

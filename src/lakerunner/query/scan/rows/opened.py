@@ -29,6 +29,7 @@ from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.nanos import SUFFIX
 from lakerunner.store.needles import NeedleFilter, filters_of
 from lakerunner.store.object_store import ObjectStore
+from lakerunner.store.runs import Runs, runs_of
 
 #: What reading raises on bytes that are not valid Parquet.
 BAD_BYTES = (pa.ArrowException, OSError, ValueError, IndexError, KeyError, struct.error)
@@ -133,6 +134,14 @@ class Footer:
     def needles(self) -> dict[str, list[NeedleFilter | None]]:
         """The needle filters of each column, by row group."""
         return filters_of(self.metadata.metadata)
+
+    @cached_property
+    def runs(self) -> list[Runs | None]:
+        """Where the rows of each value of the first sort column lie, by row group."""
+        metadata = self.metadata
+        return runs_of(
+            metadata.metadata, [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        )
 
     @cached_property
     def attribute_keys(self) -> dict[bytes, bytes]:
