@@ -158,7 +158,6 @@ class _Unordered(Generic[T]):
         self._opener = opener
         self._scan = scan
         self._whole = scan.columns is None and scan.limit is None and scan.predicate == EVERYTHING
-        self._reads_few_columns = scan.columns is not None and len(scan.columns) <= _FEW_COLUMNS
         self._read_after = scan.columns if scan.ids is None else None
         self._spend = spend
         self._tally = tally
@@ -361,7 +360,10 @@ class _Unordered(Generic[T]):
 
     def _few_candidates(self, group: GroupReader, left: Undecided, opened: OpenedSegment) -> Ints | None:
         """The rows that may satisfy the condition, if reading them takes less than a change of threads."""
-        if self._ids is not None or not self._reads_few_columns or not opened.is_local:
+        columns = self._scan.columns
+        if self._ids is not None or columns is None or not opened.is_local:
+            return None
+        if sum(name in opened.footer.fields for name in columns) > _FEW_COLUMNS:
             return None
         rows = candidate_rows(group, left)
         return None if rows is None or len(rows) > _FEW_CANDIDATES else rows
