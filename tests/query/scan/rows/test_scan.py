@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def many_logs(start_ns: int = 0, rows: int = MANY) -> pa.Table:
         "timestamp": pa.array(start_ns + np.arange(rows) % half * 1_000_003),
         "service_name": pa.array(["a"] * half + ["b"] * (rows - half)),
         "severity_number": pa.array(np.where(np.arange(rows) % 100, 9, 17)),
-        "message": pa.array([random.bytes(30).hex() for _ in range(rows)]),
+        "message": pa.array([f"{number:08}:{random.bytes(26).hex()}" for number in range(rows)]),
         "trace_id": pa.array([f"{number:032x}" for number in range(0, 2 * rows, 2)]),
     }
     fields = LOGS.rows.schema()
@@ -173,6 +174,34 @@ def test_rows_of_a_service_are_found_by_runs(lake: LakeOfRows, condition: str, c
     assert found.num_rows == count
     # The time in two columns, and what the condition reads beside the service.
     assert tally.decoded <= 4
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize(
+    ("condition", "expression"),
+    [
+        ('message =~ "[0-9a-f:]+"', "[0-9a-f:]+"),
+        ('not message =~ ".*0"', ".*[^0]"),
+        ('message contains "7"', ".*7.*"),
+        ('message contains ":" and message =~ "000326.*"', "000326.*"),
+    ],
+)
+def test_lines_that_a_filter_keeps_are_those_of_their_rows(
+    lake: LakeOfRows, condition: str, expression: str, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Pages of other rows are not read, so that texts have other places than rows.
+    small_pages(monkeypatch, 2_000)
+    table = many_logs()
+    segment = lake.write_table(table)
+    scan = RowScan(LOGS, parse(f'service_name = "b" and {condition}'), ("message", "trace_id"), ordered=ordered)
+    tally = RowTally()
+    found = lake.scan([segment], scan, tally)
+    assert found is not None and tally.pruned_by_pages == 0
+    line_of = dict(zip(table.column("trace_id").to_pylist(), table.column("message").to_pylist(), strict=True))
+    lines = found.column("message").to_pylist()
+    assert lines == [line_of[trace] for trace in found.column("trace_id").to_pylist()]
+    kept = [line for line in table.column("message").to_pylist()[MANY // 2 :] if re.fullmatch(expression, line)]
+    assert sorted(lines) == sorted(kept)
 
 
 def test_services_that_a_group_does_not_have_exclude_it(lake: LakeOfRows) -> None:
