@@ -26,7 +26,7 @@ def _written(*groups: list[str | None], coded: bool = False) -> dict[bytes, byte
 def _values(runs: Runs | None) -> list[str]:
     assert runs is not None
     lengths = [end - begin for begin, end in itertools.pairwise(runs.starts.tolist())]
-    return [value for value, length in zip(runs.values.to_pylist(), lengths, strict=True) for _ in range(length)]
+    return [value for value, length in zip(runs.values, lengths, strict=True) for _ in range(length)]
 
 
 @given(_groups, st.booleans())

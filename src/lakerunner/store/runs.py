@@ -27,7 +27,7 @@ class Runs:
     """Rows of one row group that lie beside each other and have the same value. No row is without a value."""
 
     column: str
-    values: pa.StringArray
+    values: tuple[str, ...]
     #: The first row of each run; the last one is the end of the row group.
     starts: npt.NDArray[np.int64]
 
@@ -82,4 +82,4 @@ def _checked(column: str, group: Mapping[str, Any], rows: int) -> Runs | None:
     starts = [0, *group["ends"]]
     if len(group["values"]) != len(group["ends"]) or starts[-1] != rows or any(a >= b for a, b in pairwise(starts)):
         return None
-    return Runs(column, pa.array(group["values"], pa.string()), np.array(starts, np.int64))
+    return Runs(column, tuple(group["values"]), np.array(starts, np.int64))

@@ -174,5 +174,5 @@ def _masked(values: pa.Array, away: Mask) -> pa.Array | None:
         return None
     if pa.types.is_dictionary(values.type):
         indices = pc.if_else(pa.array(left), values.indices, pa.scalar(None, values.indices.type))
-        return pa.DictionaryArray.from_arrays(indices, values.dictionary)
+        return pa.DictionaryArray.from_arrays(indices, values.dictionary, safe=False)
     return pc.if_else(pa.array(left), values, pa.scalar(None, values.type))

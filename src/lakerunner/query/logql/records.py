@@ -317,7 +317,7 @@ def _texts(values: pa.Array) -> pa.Array | None:
     if not pa.types.is_string(values.type):
         # Numbers repeat, so their texts are made once for each distinct one.
         encoded = values.dictionary_encode()
-        return pa.DictionaryArray.from_arrays(encoded.indices, _number_texts(encoded.dictionary))
+        return pa.DictionaryArray.from_arrays(encoded.indices, _number_texts(encoded.dictionary), safe=False)
     if pc.min(pc.binary_length(values)).as_py() == 0:
         return _where(values, pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False))
     return values
@@ -381,5 +381,5 @@ def _where(values: pa.Array, mask: Mask) -> pa.Array | None:
         return None
     if pa.types.is_dictionary(values.type):
         indices = pc.if_else(pa.array(left), values.indices, pa.scalar(None, values.indices.type))
-        return pa.DictionaryArray.from_arrays(indices, values.dictionary)
+        return pa.DictionaryArray.from_arrays(indices, values.dictionary, safe=False)
     return pc.if_else(pa.array(left), values, pa.scalar(None, values.type))

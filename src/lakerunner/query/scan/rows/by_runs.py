@@ -11,7 +11,7 @@ from lakerunner.query.scan.rows.compare import Mask
 from lakerunner.query.scan.rows.evaluate import Ints, Survivors, Test, matching
 from lakerunner.query.scan.rows.group_facts import GroupFacts
 from lakerunner.query.scan.rows.pieces import every_row
-from lakerunner.query.scan.rows.predicate import And, Leaf, Predicate, Ref, leaves
+from lakerunner.query.scan.rows.predicate import And, Compare, Leaf, Op, Predicate, Ref, Text, leaves
 from lakerunner.query.scan.rows.prune import UNKNOWN, Verdict
 from lakerunner.store.runs import Runs
 
@@ -64,6 +64,11 @@ def _is_about(runs: Runs, group: GroupFacts, leaf: Leaf) -> bool:
 
 
 def _passed(runs: Runs, predicate: Predicate) -> Mask:
+    """Which runs satisfy the predicate."""
+    match predicate:
+        # As most queries ask. Calls of Arrow would take longer than reading a page.
+        case Compare(_, Op.EQUAL, Text(text)):
+            return np.array([value == text for value in runs.values])
     return matching(predicate, _ValuesOfRuns(runs), np.arange(len(runs)))
 
 
@@ -82,8 +87,7 @@ class _ValuesOfRuns:
     def arrays(self, name: str, rows: Ints) -> list[pa.Array]:
         if name != self._runs.column:
             return []
-        values = self._runs.values
-        return [values if len(rows) == len(values) else values.take(pa.array(rows))]
+        return [pa.array([self._runs.values[row] for row in rows], pa.string())]
 
     def check(self) -> None:
         """There are few."""

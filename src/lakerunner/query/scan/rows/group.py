@@ -341,7 +341,7 @@ class GroupReader(GroupPages):
     def _cuts(
         self, members: Mapping[str, tuple[int, ...] | None], span: Sequence[tuple[int, int]], chosen: ChosenRows
     ) -> dict[str, tuple[int, int]]:
-        """The columns of which not all rows of the pages are read: texts that nobody has asked for before.
+        """The columns of which not all rows of the pages are read: those that nobody has asked for before.
 
         Returns the rows that are read, counted from the first row of the pages.
         """
@@ -352,9 +352,7 @@ class GroupReader(GroupPages):
             return {}
         cache = self.opened.opener.decoded
         return {
-            name: (begin, end)
-            for name, pages in members.items()
-            if self._is_text(name) and not cache.is_known(self._cache_key(name, pages))
+            name: (begin, end) for name, pages in members.items() if not cache.is_known(self._cache_key(name, pages))
         }
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:

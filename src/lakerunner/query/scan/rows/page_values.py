@@ -213,7 +213,8 @@ def _coded_texts(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end:
         codes = pa.py_buffer(places[numbers])
     nulls = pages.nulls_in(begin, end)
     indices = pa.Array.from_buffers(kind.index_type, end - begin, [pages.validity(begin, end), codes], nulls)
-    return pa.DictionaryArray.from_arrays(indices, texts)
+    # The kernel has compared all codes with the number of words.
+    return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
 
 
 def _codes(pages: LeafPages, count: int) -> pa.Buffer:
@@ -256,14 +257,14 @@ def _coded_integers(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, e
     give_back(into)
     if len(words) != count:
         raise ValueError("a dictionary is damaged")
-    codes = np.frombuffer(_codes(pages, count), np.int32)
-    buffer = pa.allocate_buffer(np.dtype(dtype).itemsize * rows)
+    codes = np.frombuffer(_codes(pages, count), np.int32)[begin:end]
+    buffer = pa.allocate_buffer(np.dtype(dtype).itemsize * (end - begin))
     values = np.frombuffer(buffer, dtype)
     if count:
         words.take(codes, out=values, mode="clip")
     else:
         values[:] = 0
-    return _numbers(kind, pages, buffer, begin, end)
+    return pa.Array.from_buffers(kind, end - begin, [pages.validity(begin, end), buffer], pages.nulls_in(begin, end))
 
 
 def _doubles(kind: pa.DataType, leaf: LeafBytes, rows: int, begin: int, end: int) -> pa.Array:
