@@ -27,7 +27,7 @@ from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.lines import newest_lines
 from lakerunner.serve.loki.selectors import selector_of
 from lakerunner.serve.loki.tallies import COUNT, Tallies
-from lakerunner.serve.loki.times import Bounds, read_bounds, read_step_ms
+from lakerunner.serve.loki.times import Bounds, read_bounds, read_few_steps_ms
 from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
@@ -48,7 +48,7 @@ def pattern_routes(api: Api) -> list[BaseRoute]:
         params = await Params.of(request)
         caller = await api.caller(request)
         selector, bounds = selector_of(params.required("query")), read_bounds(params)
-        step_ms = max(read_step_ms(params, bounds), _LEAST_STEP_MS)
+        step_ms = max(read_few_steps_ms(params, bounds, api.admission.limits(caller).max_steps), _LEAST_STEP_MS)
 
         def answer(query: RunningQuery) -> Response:
             counts, warnings = _counts(Tallies(api.service, query, selector), bounds, step_ms)
