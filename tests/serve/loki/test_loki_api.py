@@ -217,3 +217,14 @@ def test_what_clients_ask_before_they_query(loki: httpx.Client) -> None:
     assert formatted == {"status": "success", "data": '{a="b"} | json'}
     bad = loki.get("/loki/api/v1/format_query", params={"query": "{"})
     assert bad.status_code == 400 and bad.json()["status"] == "invalid-query"
+
+
+def test_head_changes_nothing(loki: httpx.Client) -> None:
+    """HEAD is a safe method. A handler that takes what is not GET for a change would delete."""
+    wanted = {"query": '{service_name="cart"}', **TIMES}
+    for path in ("delete", "rules/space", "rules/space/group", "query_range"):
+        assert loki.head(f"/loki/api/v1/{path}", params=wanted).status_code == 405
+    lake = {"signal": "logs", "match": '{service_name="cart"}', "start": str(NOW_S - 60), "end": str(NOW_S + 60)}
+    assert loki.head("/api/v1/deletes", params=lake).status_code == 405
+    assert loki.get("/loki/api/v1/delete").json() == []
+    assert loki.get("/loki/api/v1/index/stats", params=wanted).json()["entries"] == 50
