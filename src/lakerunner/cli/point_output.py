@@ -80,12 +80,14 @@ def write_plot(points: Iterable[Point], out: TextIO) -> None:
         return
     start_ms = min(samples[0][0] for samples in series.values())
     end_ms = max(samples[-1][0] for samples in series.values())
+    # Few points stand side by side, without gaps that look like missing data.
+    width = min(len({time_ms for samples in series.values() for time_ms, _ in samples}), _PLOT_WIDTH)
     for label, samples in series.items():
         finite = [(time_ms, value) for time_ms, value in samples if math.isfinite(value)]
         values = [value for _, value in finite] or [math.nan]
         count = "count " if label in histograms else ""
         summary = f"{count}min {min(values):.6g}  max {max(values):.6g}  last {samples[-1][1]:.6g}"
-        out.write(f"{sparkline(finite, start_ms, end_ms)}  {summary}  {shown(label)}\n")
+        out.write(f"{sparkline(finite, start_ms, end_ms, width)}  {summary}  {shown(label)}\n")
     out.write(f"{time_text(start_ms)} to {time_text(end_ms)}\n")
 
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 ConfigOption = Annotated[
     Optional[Path],  # noqa: UP045  (typer reads this form)
-    typer.Option("--config", "-c", help="YAML file of settings.  [env: LAKERUNNER_CONFIG]", show_default=False),
+    typer.Option(
+        "--config", "-c", help="YAML file of settings, or the variable LAKERUNNER_CONFIG.", show_default=False
+    ),
 ]
 SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -211,7 +212,10 @@ def test_fields_and_patterns(loki: httpx.Client) -> None:
 def test_what_clients_ask_before_they_query(loki: httpx.Client) -> None:
     assert loki.get("/loki/api/v1/status/buildinfo").json()["version"].startswith("3.")
     assert loki.get("/ready").status_code == 200
-    assert loki.get("/loki/api/v1/drilldown-limits").json()["limits"]["volume_enabled"]
+    limits = loki.get("/loki/api/v1/drilldown-limits").json()["limits"]
+    assert limits["volume_enabled"] and limits["pattern_persistence_enabled"]
+    # Clients read durations in Go's spelling, which has no exponents.
+    assert all(re.fullmatch(r"\d+(ms|s)", limits[name]) for name in ("max_query_length", "query_timeout"))
     assert loki.get("/prometheus/api/v1/rules").json()["data"] == {"groups": []}
     formatted = loki.get("/loki/api/v1/format_query", params={"query": '{a="b"}|json'}).json()
     assert formatted == {"status": "success", "data": '{a="b"} | json'}
