@@ -13,7 +13,8 @@ from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
 from tests.serve.served import AuthOf, serving
 
-NOW_S = int(time.time()) - 600
+#: Recent, and with no multiple of 1,000 s near it, where steps of that length end.
+NOW_S = int(time.time()) // 1000 * 1000 - 900
 CART = [(NOW_S * S + number * S, f'level=info msg="order {number}" took={number}ms') for number in range(50)]
 SHOP = [(NOW_S * S + number * S, f'{{"order": {{"id": {number}}}}}') for number in range(20)]
 
