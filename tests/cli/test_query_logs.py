@@ -82,12 +82,23 @@ def test_a_pattern_that_was_rare_before_is_not_new(api: Served) -> None:
         (("logs", '{service_name="cart"}', "--plot", "-o", "csv"), "cannot plot as csv"),
         (("volume", "--plot", "-o", "json"), "cannot plot as json"),
         (("volume", "--step", "1m"), "without --plot"),
+        (("logs", '{service_name="cart"}', "--follow", "--end", "now-1h"), "cannot follow until --end"),
+        (("logs", 'rate({service_name="cart"}[1m])', "--follow"), "cannot tail a metric query"),
         (("logs", '{service_name="cart"}', "--start", "tomorrow"), "now-2h or Unix seconds"),
     ],
 )
 def test_misuse(api: Served, args: Sequence[str], said: str) -> None:
     done = query(api, *args)
     assert done.code == 2 and said in done.err
+
+
+def test_dates_are_times_too(api: Served) -> None:
+    def exported(*times: str) -> str:
+        return query(api, "logs", '{service_name="cart"}', *times, "-o", "json", "--limit", "0").out
+
+    midnight = NOW_S // 86_400 * 86_400
+    date = time.strftime("%Y-%m-%d", time.gmtime(midnight))
+    assert exported("--start", date) == exported("--start", str(midnight)) != ""
 
 
 def test_help_names_the_variables() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,8 @@ from lakerunner.runtime.exit_code import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: A date alone means its beginning, in UTC.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 UrlOption = Annotated[str, typer.Option(help="Address of the query API.", show_default="api.url, else this machine")]
 KeyOption = Annotated[
     str,
@@ -34,7 +37,8 @@ OrgOption = Annotated[
 ]
 SinceOption = Annotated[str, typer.Option(help="Length of the range before the end, such as 1h or 7d.")]
 StartOption = Annotated[
-    str, typer.Option(help="Start, such as 2026-01-31T12:00:00Z, now-2h or Unix seconds; overrides --since.")
+    str,
+    typer.Option(help="Start, such as 2026-01-31, 2026-01-31T12:00:00Z, now-2h or Unix seconds; overrides --since."),
 ]
 EndOption = Annotated[str, typer.Option(help="End, in the same formats.")]
 StepOption = Annotated[str, typer.Option(help="Time between points, such as 1m.", show_default="fits the range")]
@@ -60,7 +64,7 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
     if word == "now":
         return now_ms - (round(parse_duration_s(span) * 1000) if minus else 0)
     try:
-        return parse_time_ms(option, text)
+        return parse_time_ms(option, f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
     except BadInput as error:
         raise BadInput(error.message, hint="write it like 2026-01-31T12:00:00Z, now-2h or Unix seconds") from None
 

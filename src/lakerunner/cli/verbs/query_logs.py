@@ -78,6 +78,8 @@ def logs(
     """
     if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
+    if follow and end != "now":
+        raise BadInput("cannot follow until --end: it goes on until it is interrupted", hint="omit --follow or --end")
     check_terminal(output)
     start_ms, end_ms = times_ms(since, start, end)
     client = client_of(cli, url, key, org)
