@@ -213,6 +213,7 @@ def test_fields_and_patterns(loki: httpx.Client) -> None:
 def test_what_clients_ask_before_they_query(loki: httpx.Client) -> None:
     assert loki.get("/loki/api/v1/status/buildinfo").json()["version"].startswith("3.")
     assert loki.get("/ready").status_code == 200
+    assert "Grafana" in loki.get("/").text
     limits = loki.get("/loki/api/v1/drilldown-limits").json()["limits"]
     assert limits["volume_enabled"] and limits["pattern_persistence_enabled"]
     # Clients read durations in Go's spelling, which has no exponents.
