@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 
 from lakerunner.cli import render
 from lakerunner.cli.main import app
+from lakerunner.cli.point_output import Point, write_plot
 from lakerunner.cli.querying import points_of
 from lakerunner.cli.render import DataFormat, check_terminal, shows_colour
 from lakerunner.model.errors import BadInput
@@ -64,6 +66,27 @@ def test_a_volume_at_one_time_is_plotted(api: Served) -> None:
     done = query(api, "volume", *RANGE, "--plot", "--step", "1d")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[0] == '▁  min 27  max 27  last 27  {service_name="cart"}'
+
+
+def _plotted(times_s: Sequence[int], out: Any) -> list[str]:
+    write_plot([Point(at * 1_000, '{a="b"}', {}, float(at), None) for at in times_s], out)
+    return [line.split("  min")[0] for line in out.getvalue().splitlines()]
+
+
+def test_plots_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    times_s = range(0, 6_000, 10)
+    assert len(_plotted(times_s, io.StringIO())[0]) == 60
+    screen = Screen()
+    assert 10 <= len(_plotted(times_s, screen)[0]) < 40
+    assert {len(line) <= 60 for line in screen.getvalue().splitlines()} == {True}
+    # Few points stand side by side; what is missing between them shows.
+    assert _plotted([0, 10, 20, 30], io.StringIO())[0] == "▁▃▆█"
+    assert _plotted([0, 10, 40, 50], io.StringIO())[0].count(" ") == 2
 
 
 def test_a_pattern_that_was_rare_before_is_not_new(api: Served) -> None:
