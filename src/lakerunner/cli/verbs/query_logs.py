@@ -203,7 +203,9 @@ def volume(
     def show() -> None:
         if plot:
             step_text = step or f"{max((end_ms - start_ms) // 60_000, 1)}s"
-            answer = client.get("/loki/api/v1/index/volume_range", params | {"step": step_text})
+            shown_ms = (start_ms, end_ms) if start or end != "now" else _whole_steps(start_ms, end_ms, step_text)
+            wanted = params | _range(*shown_ms) | {"step": step_text}
+            answer = client.get("/loki/api/v1/index/volume_range", wanted)
             write_plot(_points(answer["data"]["result"]), sys.stdout)
         else:
             answer = client.get("/loki/api/v1/index/volume", params)
@@ -212,6 +214,17 @@ def volume(
         warn_all(answer.get("warnings", ()))
 
     return pointing_at_errors(lambda: _parse(selector), show)
+
+
+def _whole_steps(start_ms: int, end_ms: int, step: str) -> tuple[int, int]:
+    """The whole steps of a range, if it has any: a part of a step at its end would look like a drop.
+
+    >>> _whole_steps(65_000, 250_000, "1m"), _whole_steps(65_000, 70_000, "1m")
+    ((120000, 240000), (65000, 70000))
+    """
+    step_ms = max(round(parse_duration_s(step) * 1000), 1)
+    first_ms, last_ms = -(-start_ms // step_ms) * step_ms, end_ms // step_ms * step_ms
+    return (first_ms, last_ms) if first_ms < last_ms else (start_ms, end_ms)
 
 
 def _result(answer: Any) -> list[Any]:
