@@ -14,6 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -96,6 +100,26 @@ def test_a_pattern_that_was_rare_before_is_not_new(api: Served) -> None:
     new = query(api, "patterns", *RANGE, "--new-since", "1h")
     assert [line.split() for line in new.out.splitlines()[1:]] == [["1", "error", "fresh", "happened"]]
     assert query(api, "patterns", *RANGE, "--new-since", "1m").out == done.out
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "arrow", "parquet"])
+def test_chosen_labels_in_every_format(api: Served, kind: str) -> None:
+    args = ["logs", '{service_name="cart"} |= "fresh"', *RANGE, "--field", "detected_level", "--field", "nope"]
+    done = CliRunner().invoke(app, ["query", *args, "-o", kind, "--url", api.url])
+    assert done.exit_code == 0, done.stderr
+    body = done.stdout_bytes
+    match kind:
+        case "json":
+            assert orjson.loads(body)["labels"] == {"detected_level": "error"}
+        case "csv":
+            assert body.decode().splitlines()[0] == "timestamp,line,detected_level,nope"
+            assert body.decode().splitlines()[1].endswith("fresh happened,error,")
+        case _:
+            read = (
+                pa.ipc.open_stream(body).read_all() if kind == "arrow" else pa.parquet.read_table(pa.BufferReader(body))
+            )
+            (row,) = read.drop_columns("timestamp").to_pylist()
+            assert row == {"line": "fresh happened", "detected_level": "error", "nope": None}
 
 
 @pytest.mark.parametrize(

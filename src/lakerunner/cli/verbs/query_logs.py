@@ -43,7 +43,12 @@ _BAR = 30
 LogQuery = Annotated[str, typer.Argument(help="LogQL query.", metavar="QUERY")]
 Selector = Annotated[str, typer.Argument(help="LogQL selector.", metavar="SELECTOR", show_default="everything")]
 FieldOption = Annotated[
-    list[str] | None, typer.Option("--field", help="Label to show; may be repeated.", show_default="none")
+    list[str] | None,
+    typer.Option(
+        "--field",
+        help="Label to show, or column to export; may be repeated.",
+        show_default="level and service; all in exports",
+    ),
 ]
 
 
@@ -155,7 +160,7 @@ def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, styl
             if kind == "result":
                 entry = Entry(int(data["timestampNs"]), data["message"], data["tags"])
                 line = text_line(entry, style) if output is DataFormat.TEXT else ""
-                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry)))
+                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
                 sys.stdout.buffer.write(b"\n")
                 sys.stdout.buffer.flush()
             elif kind == "dropped":
