@@ -201,6 +201,34 @@ def test_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["text", "json", "csv", "arrow", "parquet"])
+def test_a_full_disk_is_one_line(api: Served, kind: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "lakerunner",
+        "query",
+        "logs",
+        '{service_name="cart"}',
+        "--start",
+        str(NOW_S - 3_600),
+    ]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*command, "--limit", "0", "-o", kind, "--url", api.url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "lakerunner: cannot write everything: No space left on device; what was written is not complete"
+    ]
+
+
+@pytest.mark.slow
 def test_on_a_terminal(api: Served, tmp_path: Path) -> None:
     def lines(*args: str, to_file: bool = False) -> list[str]:
         own, theirs = pty.openpty()
