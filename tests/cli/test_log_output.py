@@ -53,7 +53,7 @@ def test_only_the_level_is_coloured() -> None:
 
 def test_json_and_csv() -> None:
     out = io.BytesIO()
-    log_output.write_json(entries_of([BATCH]), out)
+    log_output.write_json(entries_of([BATCH]), out, EntryStyle())
     first, second = map(orjson.loads, out.getvalue().splitlines())
     assert first["line"] == HOSTILE and first["labels"]["status"] == "500" and b"\x9b" not in out.getvalue()
     assert second == {"timestamp": "1970-01-01T00:00:00.001500Z", "line": "=1+1", "labels": {}}

@@ -57,13 +57,13 @@ def write_entries(batches: Iterable[pa.RecordBatch], kind: DataFormat, style: En
         case DataFormat.TEXT:
             write_text(entries_of(batches), sys.stdout, style)
         case DataFormat.JSON:
-            write_json(entries_of(batches), sys.stdout.buffer)
+            write_json(entries_of(batches), sys.stdout.buffer, style)
         case DataFormat.CSV:
             write_csv(entries_of(batches), sys.stdout, style)
         case DataFormat.ARROW:
-            write_arrow(batches, sys.stdout.buffer)
+            write_arrow(with_columns(batches, style), sys.stdout.buffer)
         case DataFormat.PARQUET:
-            write_parquet(batches, sys.stdout.buffer)
+            write_parquet(with_columns(batches, style), sys.stdout.buffer)
     sys.stdout.flush()
 
 
@@ -88,14 +88,32 @@ def _quoted(value: str) -> str:
     return f'"{text}"' if " " in text or not text else text
 
 
-def write_json(entries: Iterable[Entry], out: BinaryIO) -> None:
+def write_json(entries: Iterable[Entry], out: BinaryIO, style: EntryStyle) -> None:
     """One object per line."""
     for entry in entries:
-        out.write(json_bytes(document_of(entry)) + b"\n")
+        out.write(json_bytes(document_of(entry, style)) + b"\n")
 
 
-def document_of(entry: Entry) -> dict[str, Any]:
-    return {"timestamp": time_text(entry.time_ns), "line": entry.line, "labels": dict(entry.labels)}
+def document_of(entry: Entry, style: EntryStyle) -> dict[str, Any]:
+    """The entry with the chosen labels, or with all."""
+    names = [name for name in style.fields if name in entry.labels] if style.fields else entry.labels
+    labels = {name: entry.labels[name] for name in names}
+    return {"timestamp": time_text(entry.time_ns), "line": entry.line, "labels": labels}
+
+
+def with_columns(batches: Iterable[pa.RecordBatch], style: EntryStyle) -> Iterator[pa.RecordBatch]:
+    """The batches with one column per chosen label; as they are if none is chosen."""
+    if not style.fields:
+        yield from batches
+        return
+    for batch in batches:
+        labels = [entry.labels for entry in entries_of([batch])]
+        columns = {name: batch.column(name) for name in ("timestamp", "line")}
+        for name in style.fields:
+            # A label may be called as a column of every entry.
+            column = f"label_{name}" if name in ("timestamp", "line") else name
+            columns[column] = pa.array([each.get(name) for each in labels], pa.string())
+        yield pa.record_batch(columns)
 
 
 def write_csv(entries: Iterable[Entry], out: TextIO, style: EntryStyle) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import itertools
 import math
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BARS = "▁▂▃▄▅▆▇█"
-_PLOT_WIDTH = 60
+_PLOT_WIDTH, _LEAST_PLOT_WIDTH = 60, 10
 _NUMBERS = {"NaN": float("nan"), "+Inf": float("inf"), "-Inf": float("-inf")}
 
 
@@ -78,15 +80,36 @@ def write_plot(points: Iterable[Point], out: TextIO) -> None:
             histograms.add(point.label)
     if not series:
         return
-    start_ms = min(samples[0][0] for samples in series.values())
-    end_ms = max(samples[-1][0] for samples in series.values())
+    times_ms = sorted({time_ms for samples in series.values() for time_ms, _ in samples})
+    drawn = {
+        label: [(time_ms, value) for time_ms, value in samples if math.isfinite(value)]
+        for label, samples in series.items()
+    }
+    figures = []
     for label, samples in series.items():
-        finite = [(time_ms, value) for time_ms, value in samples if math.isfinite(value)]
-        values = [value for _, value in finite] or [math.nan]
+        values = [value for _, value in drawn[label]] or [math.nan]
+        figures.append([f"{value:.6g}" for value in (min(values), max(values), samples[-1][1])])
+    widths = [max(map(len, column)) for column in zip(*figures, strict=True)]
+    rests = []
+    for label, (least, most, last) in zip(series, figures, strict=True):
         count = "count " if label in histograms else ""
-        summary = f"{count}min {min(values):.6g}  max {max(values):.6g}  last {samples[-1][1]:.6g}"
-        out.write(f"{sparkline(finite, start_ms, end_ms)}  {summary}  {shown(label)}\n")
-    out.write(f"{time_text(start_ms)} to {time_text(end_ms)}\n")
+        numbers = f"min {least:<{widths[0]}}  max {most:<{widths[1]}}  last {last:<{widths[2]}}"
+        rests.append(f"{count}{numbers}  {shown(label)}")
+    width = _plot_width(times_ms, max(map(len, rests)), out)
+    for label, rest in zip(series, rests, strict=True):
+        out.write(f"{sparkline(drawn[label], times_ms[0], times_ms[-1], width)}  {rest}\n")
+    out.write(f"{time_text(times_ms[0])} to {time_text(times_ms[-1])}\n")
+
+
+def _plot_width(times_ms: Sequence[int], beside: int, out: TextIO) -> int:
+    """The columns of a sparkline: one for each step if these are few, and what a terminal has left beside the rest."""
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(times_ms))
+    # Without gaps between few points, which would look like missing data.
+    steps = round((times_ms[-1] - times_ms[0]) / gaps[len(gaps) // 2]) + 1 if gaps else 1
+    room = _PLOT_WIDTH
+    if out.isatty():
+        room = max(shutil.get_terminal_size().columns - beside - len("  "), _LEAST_PLOT_WIDTH)
+    return min(steps, room, _PLOT_WIDTH)
 
 
 def sparkline(samples: Sequence[tuple[int, float]], start_ms: int, end_ms: int, width: int = _PLOT_WIDTH) -> str:

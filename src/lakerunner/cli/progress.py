@@ -23,6 +23,12 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         show("")
 
 
+def conclude(text: str) -> None:
+    """Say how a verb ended whose result went to a file, on a terminal only. The text must not contain data."""
+    if sys.stderr.isatty() and not sys.stdout.isatty():
+        sys.stderr.write(f"{text}\n")
+
+
 def bar(done: float, total: float, width: int = 24) -> str:
     """
     >>> bar(1, 4, 8), bar(0, 0, 4)

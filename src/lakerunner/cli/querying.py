@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +12,7 @@ import typer
 
 from lakerunner.cli.api_client import ApiClient
 from lakerunner.cli.point_output import Point
+from lakerunner.cli.progress import conclude, progress_line
 from lakerunner.cli.render import shown, warn
 from lakerunner.cli.verb import Cli
 from lakerunner.model.errors import BadInput, LakeError, LimitHit, Unavailable
@@ -21,14 +23,22 @@ from lakerunner.runtime.exit_code import EXIT_FAILED, EXIT_MISUSE, EXIT_OK
 if TYPE_CHECKING:
     import pyarrow as pa
 
+#: A date alone means its beginning, in UTC.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 UrlOption = Annotated[str, typer.Option(help="Address of the query API.", show_default="api.url, else this machine")]
-KeyOption = Annotated[str, typer.Option(help="API key.  [env: LAKERUNNER_API_KEY]", show_default="api.key")]
+KeyOption = Annotated[
+    str,
+    typer.Option(
+        help="API key. The variable LAKERUNNER_API_KEY keeps it out of the process list.", show_default="api.key"
+    ),
+]
 OrgOption = Annotated[
     str, typer.Option(help="Org to query, if the key opens several.", show_default="the org of the key")
 ]
 SinceOption = Annotated[str, typer.Option(help="Length of the range before the end, such as 1h or 7d.")]
 StartOption = Annotated[
-    str, typer.Option(help="Start, such as 2026-01-31T12:00:00Z, now-2h or Unix seconds; overrides --since.")
+    str,
+    typer.Option(help="Start, such as 2026-01-31, 2026-01-31T12:00:00Z, now-2h or Unix seconds; overrides --since."),
 ]
 EndOption = Annotated[str, typer.Option(help="End, in the same formats.")]
 StepOption = Annotated[str, typer.Option(help="Time between points, such as 1m.", show_default="fits the range")]
@@ -53,7 +63,10 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
     word, minus, span = text.partition("-")
     if word == "now":
         return now_ms - (round(parse_duration_s(span) * 1000) if minus else 0)
-    return parse_time_ms(option, text)
+    try:
+        return parse_time_ms(option, f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
+    except BadInput as error:
+        raise BadInput(error.message, hint="write it like 2026-01-31T12:00:00Z, now-2h or Unix seconds") from None
 
 
 def pointing_at_errors(check: Callable[[], object], run: Callable[[], object]) -> int:
@@ -78,34 +91,39 @@ def pointing_at_errors(check: Callable[[], object], run: Callable[[], object]) -
 
 def points_of(frames: Iterable[tuple[str, Any]]) -> Iterator[Point]:
     """Yield the points of a stream. Progress (on a terminal) and warnings go to standard error."""
-    show_progress = sys.stderr.isatty()
-    for kind, data in frames:
-        if kind == "result":
-            yield Point.of(data)
-        elif kind == "progress" and show_progress:
-            sys.stderr.write(f"\r{data['group']}/{data['groups']} read {data['rows']:,} rows, {data['bytes']:,} bytes ")
-            sys.stderr.write("\n" if data["group"] == data["groups"] else "")
-        elif kind == "warnings":
-            warn_all([*data["warnings"], *data["infos"]])
-        elif kind == "error":
-            raise stream_error(data)
+    with progress_line() as show:
+        shows = False
+        for kind, data in frames:
+            # Points may go to the same terminal: they must not begin behind the progress.
+            if shows and kind != "progress":
+                show("")
+                shows = False
+            if kind == "result":
+                yield Point.of(data)
+            elif kind == "progress" and data["group"] < data["groups"]:
+                show(f"part {data['group']} of {data['groups']}: read {data['rows']:,} rows, {data['bytes']:,} bytes")
+                shows = True
+            elif kind == "warnings":
+                warn_all([*data["warnings"], *data["infos"]])
+            elif kind == "error":
+                raise stream_error(data)
 
 
 def rows_of(parts: Iterable[tuple[pa.RecordBatch, Any]]) -> Iterator[pa.RecordBatch]:
     """The batches that have rows; progress on a terminal, warnings and errors at the end."""
-    show, rows = sys.stderr.isatty() and not sys.stdout.isatty(), 0
-    for batch, summary in parts:
-        if batch.num_rows:
-            rows += batch.num_rows
-            yield batch
-            if show:
-                sys.stderr.write(f"\r{rows:,} rows ")
-        if summary is not None:
-            if show:
-                sys.stderr.write("\n")
-            if "error" in summary:
-                raise stream_error(summary["error"])
-            warn_all(summary["warnings"])
+    rows = 0
+    with progress_line() as show:
+        for batch, summary in parts:
+            if batch.num_rows:
+                rows += batch.num_rows
+                yield batch
+                if not sys.stdout.isatty():
+                    show(f"{rows:,} rows")
+            if summary is not None:
+                if "error" in summary:
+                    raise stream_error(summary["error"])
+                warn_all(summary["warnings"])
+    conclude(f"{rows:,} rows")
 
 
 def stream_error(data: Any) -> LakeError:

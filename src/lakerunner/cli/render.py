@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 import re
 import sys
 import unicodedata
@@ -16,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from lakerunner.model.errors import LakeError
+from lakerunner.model.errors import BadInput, LakeError
 
 #: Format characters, which print nothing but reverse, hide or join text.
 _HIDDEN = (
@@ -46,6 +47,17 @@ class DataFormat(enum.StrEnum):
     CSV = "csv"
     ARROW = "arrow"
     PARQUET = "parquet"
+
+
+def check_terminal(kind: DataFormat) -> None:
+    """Refuse to write a binary format to a terminal, which shows nothing of it and may obey its bytes."""
+    if kind in (DataFormat.ARROW, DataFormat.PARQUET) and sys.stdout.isatty():
+        raise BadInput(f"cannot show {kind} on a terminal: it is binary", hint=f"write it to a file: > FILE.{kind}")
+
+
+def shows_colour() -> bool:
+    """Whether standard output is a terminal whose user did not turn colours off (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 class Output:

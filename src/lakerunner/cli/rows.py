@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from lakerunner.cli.render import DataFormat, json_bytes, shown
+from lakerunner.cli.render import DataFormat, json_bytes, shown, shows_colour
 from lakerunner.formats.attributes import EXACT, OVERFLOW
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import NS_PER_S
@@ -42,7 +42,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], kind: DataFormat, signal: Sign
     counted = _Counted(batches)
     match kind:
         case DataFormat.TEXT:
-            write_text(counted, sys.stdout, signal, attributes=attributes, colour=sys.stdout.isatty())
+            write_text(counted, sys.stdout, signal, attributes=attributes, colour=shows_colour())
         case DataFormat.JSON:
             write_json(counted, sys.stdout.buffer)
         case DataFormat.CSV:

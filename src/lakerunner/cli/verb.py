@@ -6,9 +6,11 @@ index, the bus, Arrow, Spark) is imported by the verb's function when it runs. `
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lakerunner.cli.render import Output, OutputFormat, render_error
+from lakerunner.cli.render import Output, OutputFormat, render_error, warn
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.ops.roles import RoleEntry
-from lakerunner.runtime.exit_code import exit_code_of
+from lakerunner.runtime.exit_code import EXIT_FAILED, exit_code_of
 from lakerunner.runtime.settings import Settings
 from lakerunner.runtime.settings.load import load_settings
 from lakerunner.runtime.surroundings import settle_in
@@ -27,9 +29,13 @@ from lakerunner.runtime.surroundings import settle_in
 if TYPE_CHECKING:
     from lakerunner.index.database import Database
 
+#: The file that the output goes to cannot grow.
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ConfigOption = Annotated[
     Optional[Path],  # noqa: UP045  (typer reads this form)
-    typer.Option("--config", "-c", help="YAML file of settings.  [env: LAKERUNNER_CONFIG]", show_default=False),
+    typer.Option(
+        "--config", "-c", help="YAML file of settings, or the variable LAKERUNNER_CONFIG.", show_default=False
+    ),
 ]
 SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -78,6 +84,12 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
         except LakeError as error:
             render_error(error)
             raise typer.Exit(exit_code_of(error)) from None
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            warn(f"cannot write everything: {error.strerror}; what was written is not complete")
+            _discard_output()
+            raise typer.Exit(EXIT_FAILED) from None
         raise typer.Exit(code or 0)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -89,6 +101,13 @@ def verb(function: Callable[..., int | None]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
     return command
+
+
+def _discard_output() -> None:
+    """Let what is left in buffers go nowhere: the interpreter writes it at its end, and would fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def role_command(role: RoleEntry) -> Callable[..., None]:

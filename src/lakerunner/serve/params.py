@@ -165,7 +165,8 @@ def parse_span_ms(name: str, text: str) -> int:
         if not _DURATION.fullmatch(text):
             raise _bad_span(name, text) from None
         return min(parse_duration_ms(text), FAR_MS)
-    if not math.isfinite(seconds) or abs(seconds) * 1000 > FAR_MS or "_" in text:
+    # Python takes more for a number: blanks around it, and underscores within.
+    if not math.isfinite(seconds) or abs(seconds) * 1000 > FAR_MS or "_" in text or text != text.strip():
         raise _bad_span(name, text)
     return round(seconds * 1000)
 

@@ -230,6 +230,10 @@ def test_errors_point_at_the_token(text: str, column: int, part: str) -> None:
     ("text", "hint"),
     [
         ('raet({a="b"}[5m])', 'did you mean "rate"?'),
+        ('sum by a (rate({a="b"}[5m]))', "write it like sum(…) or sum by (service_name) (…)"),
+        ('rate {a="b"}[5m]', "write it like rate(…)"),
+        ('{a="b"} | unwrap c', "write it like sum_over_time({…} | unwrap latency [5m])"),
+        ('{service.name="b"}', "labels have underscores in place of dots, like service_name"),
         ('{a="b"} | jsno', 'did you mean "json"?'),
         ('{a="b"} | lineformat "x"', 'did you mean "line_format"?'),
         ("sum(7)", "write vector(7)"),

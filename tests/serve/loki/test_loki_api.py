@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -12,7 +13,8 @@ from tests.query.worker_lake import WorkerLake
 from tests.serve.log_requests import S, log_request, org_with_logs
 from tests.serve.served import AuthOf, serving
 
-NOW_S = int(time.time()) - 600
+#: Recent, and with no multiple of 1,000 s near it, where steps of that length end.
+NOW_S = int(time.time()) // 1000 * 1000 - 900
 CART = [(NOW_S * S + number * S, f'level=info msg="order {number}" took={number}ms') for number in range(50)]
 SHOP = [(NOW_S * S + number * S, f'{{"order": {{"id": {number}}}}}') for number in range(20)]
 
@@ -86,6 +88,24 @@ def test_values(loki: httpx.Client) -> None:
         ("series", {"match[]": ""}),
         ("series", {"match[]": ["{}", '{service_name="cart"}']}),
         ("labels", {"query": "{}"}),
+        ("labels", {"query": " "}),
+        ("series", {"match[]": '{service_name="cart"}', "match": "{}"}),
+        ("query_range", {"query": '{service_name="cart"}', "limit": "50001"}),
+        ("query_range", {"query": '{service_name="cart"}', "step": "60 "}),
+        ("query_range", {"query": '{service_name="cart"}', "timeout": "-1"}),
+        ("index/stats", {"query": ANY, "interval": "-1"}),
+        ("index/stats", {"query": ANY, "step": "0"}),
+        ("index/stats", {"query": ANY, "step": "100ms"}),
+        ("index/stats", {"query": ANY, "limit": "x"}),
+        ("index/stats", {"query": ANY, "direction": "up"}),
+        ("index/volume", {"query": ANY, "direction": "up"}),
+        ("index/volume", {"query": ANY, "time": "x"}),
+        ("index/volume_range", {"query": ANY, "interval": "-1"}),
+        ("index/volume_range", {"query": ANY, "direction": "0"}),
+        ("detected_fields", {"query": ANY, "step": "x"}),
+        ("detected_fields", {"query": ANY, "field_limit": "0"}),
+        ("detected_fields", {"query": ANY, "line_limit": "5001"}),
+        ("patterns", {"query": ANY, "step": "100ms"}),
         ("index/stats", {"query": "{}"}),
         ("detected_fields", {"query": "{}"}),
         ("index/volume", {"query": 'sum(rate({a="b"}[1m]))'}),
@@ -96,6 +116,28 @@ def test_refusals_are_plain_text(loki: httpx.Client, path: str, params: dict[str
     answer = loki.get(f"/loki/api/v1/{path}", params=params)
     assert answer.status_code == 400
     assert answer.headers["content-type"].startswith("text/plain") and answer.text.strip()
+
+
+def test_limits_bind_what_they_are_about(loki: httpx.Client) -> None:
+    """A limit bounds the entries of a log query, and not the series of a metric query."""
+    query = 'sum by (service_name) (count_over_time({service_name=~".+"}[10m]))'
+    most = str((1 << 63) - 1)
+    vector = loki.get("/loki/api/v1/query", params={"query": query, "time": str(NOW_S + 60), "limit": most})
+    assert len(vector.json()["data"]["result"]) == 2
+    matrix = loki.get("/loki/api/v1/query_range", params={"query": query, **TIMES, "step": "60", "limit": "1"})
+    assert len(matrix.json()["data"]["result"]) == 2
+    # An instant query has no use for an interval, and does not read it.
+    assert loki.get("/loki/api/v1/query", params={"query": query, "interval": "x"}).status_code == 200
+    fields = {"query": '{service_name="cart"}', **TIMES}
+    for limits, shown in (({"field_limit": "1"}, 1), ({"field_limit": "1", "limit": "2"}, 2), ({"limit": most}, 7)):
+        answer = loki.get("/loki/api/v1/detected_fields", params=fields | limits).json()
+        assert len(answer["fields"][:7]) == shown, limits
+
+
+def test_selectors_of_series_count_once(loki: httpx.Client) -> None:
+    for params in ({"match[]": ["{}", "{}"]}, {"match[]": '{service_name="cart"}', "match": '{service_name="shop"}'}):
+        series = loki.get("/loki/api/v1/series", params={**TIMES, **params}).json()
+        assert series["data"] == [{"service_name": "cart"}, {"service_name": "shop"}]
 
 
 def test_discovery(loki: httpx.Client) -> None:
@@ -171,9 +213,24 @@ def test_fields_and_patterns(loki: httpx.Client) -> None:
 def test_what_clients_ask_before_they_query(loki: httpx.Client) -> None:
     assert loki.get("/loki/api/v1/status/buildinfo").json()["version"].startswith("3.")
     assert loki.get("/ready").status_code == 200
-    assert loki.get("/loki/api/v1/drilldown-limits").json()["limits"]["volume_enabled"]
+    assert "Grafana" in loki.get("/").text
+    limits = loki.get("/loki/api/v1/drilldown-limits").json()["limits"]
+    assert limits["volume_enabled"] and limits["pattern_persistence_enabled"]
+    # Clients read durations in Go's spelling, which has no exponents.
+    assert all(re.fullmatch(r"\d+(ms|s)", limits[name]) for name in ("max_query_length", "query_timeout"))
     assert loki.get("/prometheus/api/v1/rules").json()["data"] == {"groups": []}
     formatted = loki.get("/loki/api/v1/format_query", params={"query": '{a="b"}|json'}).json()
     assert formatted == {"status": "success", "data": '{a="b"} | json'}
     bad = loki.get("/loki/api/v1/format_query", params={"query": "{"})
     assert bad.status_code == 400 and bad.json()["status"] == "invalid-query"
+
+
+def test_head_changes_nothing(loki: httpx.Client) -> None:
+    """HEAD is a safe method. A handler that takes what is not GET for a change would delete."""
+    wanted = {"query": '{service_name="cart"}', **TIMES}
+    for path in ("delete", "rules/space", "rules/space/group", "query_range"):
+        assert loki.head(f"/loki/api/v1/{path}", params=wanted).status_code == 405
+    lake = {"signal": "logs", "match": '{service_name="cart"}', "start": str(NOW_S - 60), "end": str(NOW_S + 60)}
+    assert loki.head("/api/v1/deletes", params=lake).status_code == 405
+    assert loki.get("/loki/api/v1/delete").json() == []
+    assert loki.get("/loki/api/v1/index/stats", params=wanted).json()["entries"] == 50

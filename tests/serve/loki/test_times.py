@@ -9,8 +9,10 @@ import pytest
 from lakerunner.model.errors import BadInput
 from lakerunner.serve.loki.times import (
     Bounds,
+    check_entries,
     parse_time_ns,
     read_bounds,
+    read_few_steps_ms,
     read_limit,
     read_newest_first,
     read_step_ms,
@@ -75,16 +77,22 @@ def test_steps() -> None:
     # Seconds are cut, not rounded: the nearest double is a little less than 1.001.
     assert read_step_ms(params(step="1.001"), Bounds(0, S)) == 1_000
     assert read_step_ms(params(step="1001ms"), Bounds(0, S)) == 1_001
-    for text in ("0", "-1", "x", "0.0009"):
+    for text in ("0", "-1", "x", "0.0009", "60 "):
         with pytest.raises(BadInput):
             read_step_ms(params(step=text), Bounds(0, S))
+    assert read_few_steps_ms(params(step="1"), Bounds(0, 100 * S), 100) == 1_000
+    with pytest.raises(BadInput, match="widen the step"):
+        read_few_steps_ms(params(step="1"), Bounds(0, 101 * S), 100)
 
 
 def test_limits_and_directions() -> None:
-    assert read_limit(params(), 10, 5) == 5 and read_limit(params(limit="10"), 10) == 10
-    for text in ("0", "-1", "x", "11", "9" * 30):
+    assert read_limit(params(), 5) == 5 and read_limit(params(limit="10"), 5) == 10
+    for text in ("0", "-1", "x", "1.5", " 5", "9" * 19, "9" * 30):
         with pytest.raises(BadInput):
-            read_limit(params(limit=text), 10)
+            read_limit(params(limit=text))
+    check_entries(10, 10)
+    with pytest.raises(BadInput, match=r"api\.max_entries \(11 > 10\)"):
+        check_entries(11, 10)
     assert read_newest_first(params()) and read_newest_first(params(direction=""))
     assert not read_newest_first(params(direction="Forward"))
     with pytest.raises(BadInput):

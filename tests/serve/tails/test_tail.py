@@ -121,7 +121,8 @@ def test_refusals(lake: WorkerLake) -> None:
             with pytest.raises(InvalidStatus) as refused, opened(served, path):
                 pass
             assert refused.value.response.status_code == 400
-        assert served.client.post("/api/v1/logs/tail", json={"q": 'rate({a="b"}[1m])'}).status_code == 400
+        metric = served.client.post("/api/v1/logs/tail", json={"q": 'rate({a="b"}[1m])'})
+        assert metric.status_code == 400 and "cannot tail a metric query" in metric.text
         assert tails_of(served, org_id) == 0
         with opened(served), pytest.raises(InvalidStatus) as refused, opened(served):
             pass

@@ -18,6 +18,8 @@ from lakerunner.ops.roles import CANARY_ROLES, DEMO_ROLES, ROLES
 if TYPE_CHECKING:
     from lakerunner.ops.supervisor import Supervisor
 
+_QUERY_API = "query-api"
+
 _WATCH_S = 2.0
 #: Orgs whose cost is shown as text. JSON has more.
 _SHOWN_ORGS = 10
@@ -49,10 +51,15 @@ def serve(
 def _announce(supervisor: Supervisor) -> None:
     from lakerunner.runtime.kernels import are_being_compiled
 
-    places = [(address.name, f"{address.url}/healthz") for address in supervisor.addresses]
+    # The address of the API is for Grafana and others, as it is; the other roles have little to show but their health.
+    places = [
+        (address.name, address.url if address.name == _QUERY_API else f"{address.url}/healthz")
+        for address in supervisor.addresses
+    ]
     places += [("data", str(supervisor.data_dir)), ("logs", str(supervisor.data_dir / "logs"))]
+    width = max(len(name) for name, _ in places)
     sys.stdout.write("\nLakerunner is ready.\n")
-    sys.stdout.writelines(f"  {name:<12} {shown(place)}\n" for name, place in places)
+    sys.stdout.writelines(f"  {name:<{width}}  {shown(place)}\n" for name, place in places)
     if are_being_compiled():
         sys.stdout.write("Kernels are still being compiled, once: the first queries take seconds longer.\n")
     sys.stdout.write("Try `lakerunner status --watch`. Ctrl-C stops everything.\n\n")

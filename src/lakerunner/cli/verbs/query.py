@@ -24,7 +24,7 @@ from lakerunner.cli.querying import (
     times_ms,
     warn_all,
 )
-from lakerunner.cli.render import DataFormat
+from lakerunner.cli.render import DataFormat, check_terminal
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
@@ -81,6 +81,7 @@ def metrics(
     """
     if plot and output is not DataFormat.TEXT:
         raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
+    check_terminal(output)
     if explained:
         return _explained(cli, expr, _body(expr, since, start, end, step, max_tier, approximate), url, key, org)
     body = _body(expr, since, start, end, step, max_tier, approximate) | {"limit": limit, "nocache": fresh}
@@ -197,6 +198,7 @@ def rows(
     output: Annotated[DataFormat, typer.Option("--output", "-o", help="Format of the rows.")] = DataFormat.TEXT,
 ) -> int:
     """Show log records or spans that satisfy a filter, the newest first."""
+    check_terminal(output)
     start_ms, end_ms = times_ms(since, start, end)
     body: dict[str, object] = {"where": where, "s": start_ms, "e": end_ms, "limit": limit, "oldest_first": oldest_first}
     if field:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakerunner.cli.api_client import ApiClient, Entries
-from lakerunner.cli.point_output import Point, write_plot, write_points
-from lakerunner.cli.progress import progress_line
+from lakerunner.cli.point_output import Point, time_text, write_plot, write_points
+from lakerunner.cli.progress import conclude, progress_line
 from lakerunner.cli.querying import (
     EndOption,
     KeyOption,
@@ -26,7 +26,7 @@ from lakerunner.cli.querying import (
     times_ms,
     warn_all,
 )
-from lakerunner.cli.render import DataFormat, OutputFormat, json_bytes, warn
+from lakerunner.cli.render import DataFormat, OutputFormat, check_terminal, json_bytes, shows_colour, warn
 from lakerunner.cli.verb import Cli, verb
 from lakerunner.cli.verbs.query import app
 from lakerunner.model.errors import BadInput
@@ -43,7 +43,12 @@ _BAR = 30
 LogQuery = Annotated[str, typer.Argument(help="LogQL query.", metavar="QUERY")]
 Selector = Annotated[str, typer.Argument(help="LogQL selector.", metavar="SELECTOR", show_default="everything")]
 FieldOption = Annotated[
-    list[str] | None, typer.Option("--field", help="Label to show; may be repeated.", show_default="none")
+    list[str] | None,
+    typer.Option(
+        "--field",
+        help="Label to show, or column to export; may be repeated.",
+        show_default="level and service; all in exports",
+    ),
 ]
 
 
@@ -73,8 +78,14 @@ def logs(
 
         lakerunner query logs '{service_name="checkout"} |= "timeout" | json' --since 10m --limit 20
         lakerunner query logs '{service_name="checkout"}' --follow
-        lakerunner query logs 'sum by (detected_level) (count_over_time({job=~".+"}[1m]))' --plot
+        lakerunner query logs 'sum by (detected_level) (count_over_time({service_name=~".+"}[1m]))' --plot
+        lakerunner query logs '{service_name="checkout"}' --since 7d --limit 0 -o parquet > checkout.parquet
     """
+    if plot and output is not DataFormat.TEXT:
+        raise BadInput(f"cannot plot as {output}: plots are text", hint="omit either --plot or --output")
+    if follow and end != "now":
+        raise BadInput("cannot follow until --end: it goes on until it is interrupted", hint="omit --follow or --end")
+    check_terminal(output)
     start_ms, end_ms = times_ms(since, start, end)
     client = client_of(cli, url, key, org)
     body: dict[str, object] = {"q": query, "s": start_ms, "e": end_ms, "limit": limit, "reverse": not oldest_first}
@@ -84,7 +95,9 @@ def logs(
     def show() -> None:
         from lakerunner.cli.log_output import EntryStyle, write_entries
 
-        style = EntryStyle(tuple(field or ()), attributes, sys.stdout.isatty())
+        style = EntryStyle(tuple(field or ()), attributes, shows_colour())
+        if plot:
+            _check_numbers(query)
         if follow:
             _follow(client, {"q": query, "s": start_ms, "limit": limit}, output, style)
             return
@@ -95,6 +108,17 @@ def logs(
             write_points(points_of(answer.frames), output, plot=plot)
 
     return pointing_at_errors(lambda: _parse(query), show)
+
+
+def _check_numbers(query: str) -> None:
+    from lakerunner.query.logql.ast import LogSelector
+    from lakerunner.query.logql.parser import parse
+
+    if isinstance(parse(query), LogSelector):
+        raise BadInput(
+            "cannot plot entries: they are not numbers",
+            hint="count them with sum(count_over_time(… [1m])), or use `lakerunner query volume --plot`",
+        )
 
 
 def _entries(parts: Iterable[tuple[pa.RecordBatch, Any]], start_ms: int, end_ms: int) -> Iterator[pa.RecordBatch]:
@@ -111,6 +135,9 @@ def _entries(parts: Iterable[tuple[pa.RecordBatch, Any]], start_ms: int, end_ms:
                 if "error" in summary:
                     raise stream_error(summary["error"])
                 warn_all(summary["warnings"])
+    conclude(f"{rows:,} entries")
+    if not rows and sys.stdout.isatty():
+        warn(f"no entries from {time_text(start_ms)} to {time_text(end_ms)}")
 
 
 def _bar(batch: pa.RecordBatch, start_ms: int, end_ms: int) -> str:
@@ -133,7 +160,7 @@ def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, styl
             if kind == "result":
                 entry = Entry(int(data["timestampNs"]), data["message"], data["tags"])
                 line = text_line(entry, style) if output is DataFormat.TEXT else ""
-                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry)))
+                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
                 sys.stdout.buffer.write(b"\n")
                 sys.stdout.buffer.flush()
             elif kind == "dropped":
@@ -149,7 +176,9 @@ def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, styl
 def volume(
     cli: Cli,
     selector: Selector = "{}",
-    by: Annotated[list[str] | None, typer.Option("--by", help="Label to group by; may be repeated.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="Label to group by; may be repeated.", show_default="service_name")
+    ] = None,
     since: SinceOption = "1h",
     start: StartOption = "",
     end: EndOption = "now",
@@ -160,16 +189,28 @@ def volume(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
-    """Show how many bytes of log lines there are, by labels; with --plot, over time."""
+    """Show how many bytes of log lines there are, by labels; with --plot, over time.
+
+    For example:
+
+        lakerunner query volume --since 1d --plot
+        lakerunner query volume '{service_name="checkout"}' --by k8s_pod_name
+    """
+    if plot and cli.output.kind is not OutputFormat.TEXT:
+        raise BadInput(f"cannot plot as {cli.output.kind}: plots are text", hint="omit either --plot or --output")
+    if step and not plot:
+        raise BadInput("cannot use --step without --plot: a total has no steps", hint="add --plot, or omit --step")
     start_ms, end_ms = times_ms(since, start, end)
     params = _range(start_ms, end_ms) | {"limit": str(limit), "targetLabels": ",".join(by or ["service_name"])}
     params["query"] = '{service_name=~".+"}' if selector.strip() == "{}" else selector
     client = client_of(cli, url, key, org)
 
     def show() -> None:
-        if plot and cli.output.kind is OutputFormat.TEXT:
+        if plot:
             step_text = step or f"{max((end_ms - start_ms) // 60_000, 1)}s"
-            answer = client.get("/loki/api/v1/index/volume_range", params | {"step": step_text})
+            shown_ms = (start_ms, end_ms) if start or end != "now" else _whole_steps(start_ms, end_ms, step_text)
+            wanted = params | _range(*shown_ms) | {"step": step_text}
+            answer = client.get("/loki/api/v1/index/volume_range", wanted)
             write_plot(_points(answer["data"]["result"]), sys.stdout)
         else:
             answer = client.get("/loki/api/v1/index/volume", params)
@@ -180,6 +221,17 @@ def volume(
     return pointing_at_errors(lambda: _parse(selector), show)
 
 
+def _whole_steps(start_ms: int, end_ms: int, step: str) -> tuple[int, int]:
+    """The whole steps of a range, if it has any: a part of a step at its end would look like a drop.
+
+    >>> _whole_steps(65_000, 250_000, "1m"), _whole_steps(65_000, 70_000, "1m")
+    ((120000, 240000), (65000, 70000))
+    """
+    step_ms = max(round(parse_duration_s(step) * 1000), 1)
+    first_ms, last_ms = -(-start_ms // step_ms) * step_ms, end_ms // step_ms * step_ms
+    return (first_ms, last_ms) if first_ms < last_ms else (start_ms, end_ms)
+
+
 def _result(answer: Any) -> list[Any]:
     found: list[Any] = answer["data"]["result"]
     return found
@@ -188,7 +240,8 @@ def _result(answer: Any) -> list[Any]:
 def _points(series: Iterable[Any]) -> Iterator[Point]:
     for one in series:
         label = _label(one["metric"])
-        for time_s, value in one["values"]:
+        # Where each group has one time, the answer is a vector.
+        for time_s, value in one.get("values") or [one["value"]]:
             yield Point(round(time_s * 1000), label, one["metric"], float(value), None)
 
 
@@ -205,7 +258,12 @@ def fields(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
-    """Show the fields of log entries: attributes, and what parsing their lines would give."""
+    """Show the fields of log entries: attributes, and what parsing their lines would give.
+
+    For example:
+
+        lakerunner query fields '{service_name="payment"}' --since 10m
+    """
     params = _range(*times_ms(since, start, end)) | {"query": query, "line_limit": str(lines)}
     client = client_of(cli, url, key, org)
 
@@ -218,7 +276,7 @@ def fields(
                 "values": each["cardinality"],
                 "parsers": tuple(each["parsers"] or ()),
             }
-            for each in answer["fields"] or ()
+            for each in answer.get("fields") or ()
         ]
         cli.output.rows(rows, ["field", "type", "values", "parsers"])
 
@@ -245,25 +303,27 @@ def patterns(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> int:
-    """Show the patterns of log lines: what is left when numbers, ids and other variable parts are taken out."""
+    """Show the patterns of log lines: what is left when numbers, ids and other variable parts are taken out.
+
+    For example:
+
+        lakerunner query patterns '{detected_level="error"}' --since 1h --new-since 24h
+    """
     start_ms, end_ms = times_ms(since, start, end)
     client = client_of(cli, url, key, org)
     query = '{service_name=~".+"}' if selector.strip() == "{}" else selector
 
-    def counts(start_ms: int, end_ms: int) -> dict[tuple[str, str], int]:
-        answer = client.get("/loki/api/v1/patterns", _range(start_ms, end_ms) | {"query": query})
+    params = _range(start_ms, end_ms) | {"query": query}
+    if new_since:
+        params["new_since"] = f"{round(parse_duration_s(new_since) * 1000)}ms"
+
+    def show() -> None:
+        answer = client.get("/loki/api/v1/patterns", params)
         warn_all(answer.get("warnings", ()))
         found: dict[tuple[str, str], int] = {}
         for each in answer["data"] or ():
             kind = each["pattern"], each.get("level", "")
             found[kind] = found.get(kind, 0) + sum(number for _, number in each["samples"])
-        return found
-
-    def show() -> None:
-        found = counts(start_ms, end_ms)
-        if new_since:
-            known = {pattern for pattern, _ in counts(start_ms - round(parse_duration_s(new_since) * 1000), start_ms)}
-            found = {kind: number for kind, number in found.items() if kind[0] not in known}
         frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:limit]
         rows = [{"lines": number, "level": level, "pattern": pattern} for (pattern, level), number in frequent]
         cli.output.rows(rows, ["lines", "level", "pattern"])

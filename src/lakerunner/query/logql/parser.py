@@ -71,6 +71,9 @@ class Parser(StageParser):
         if self.at(END):
             self.fail("no expression found in input", 0, 0)
         expr = self._expression(0)
+        if self.at_unwrap():
+            hint = "write it like sum_over_time({…} | unwrap latency [5m])"
+            self.fail("unwrap stands in a range aggregation only", self.peek().start, self.peek().end, hint)
         if not self.at(END):
             self.unexpected("query")
         deep = too_deep(expr)
@@ -95,6 +98,9 @@ class Parser(StageParser):
             self.fail(unclosed, token.start, token.end)
         if token.text == "@":
             self.fail('unexpected "@": LogQL has no such modifier', token.start, token.end, "use offset")
+        if token.text == "." and self.previous.kind == IDENTIFIER:
+            hint = "labels have underscores in place of dots, like service_name"
+            self.fail(f'unexpected "." in {context}', token.start, token.end, hint)
         super().unexpected(context, expected)
 
     # -- operators ---------------------------------------------------------------------------------------------
@@ -167,6 +173,10 @@ class Parser(StageParser):
                 near = difflib.get_close_matches(token.text.lower(), _FUNCTIONS, 1)
                 hint = f'did you mean "{near[0]}"?' if near else None
                 self.fail(f'unknown function with name "{token.text}"', token.start, token.end, hint)
+            case kind if kind == IDENTIFIER and token.text in _FUNCTIONS:
+                grouped = f" or {token.text} by (service_name) (…)" if token.text in VECTOR_FUNCTIONS else ""
+                hint = f"write it like {token.text}(…){grouped}"
+                self.fail(f'"{token.text}" is a function: parentheses are missing', token.start, token.end, hint)
         self.unexpected("expression", 'a selector like {service_name="…"}, a function or a number')
 
     def _call(self) -> MetricExpr:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from lakerunner.model.errors import BadInput
 from lakerunner.query.logql.records import STREAM_LABELS
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
@@ -17,7 +18,7 @@ from lakerunner.serve.loki.fields import Field, detect_fields
 from lakerunner.serve.loki.lines import newest_lines
 from lakerunner.serve.loki.selectors import log_query_of, selector_of
 from lakerunner.serve.loki.tallies import COUNT, Tallies
-from lakerunner.serve.loki.times import read_bounds, read_limit
+from lakerunner.serve.loki.times import read_bounds, read_few_steps_ms, read_limit
 from lakerunner.serve.params import Params
 from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
@@ -71,9 +72,13 @@ def detected_routes(api: Api) -> list[BaseRoute]:
 async def _detect(api: Api, request: Request, answer: Callable[[Sequence[Field], int], dict[str, object]]) -> Response:
     params = await Params.of(request)
     caller = await api.caller(request)
-    limit = read_limit(params, api.admission.limits(caller).max_series, _FIELDS)
-    lines = min(read_limit(params, api.admission.limits(caller).max_entries, _LINES, "line_limit"), _MOST_LINES)
+    limits = api.admission.limits(caller)
+    limit = read_limit(params, _FIELDS, "limit" if params.text("limit") else "field_limit")
+    lines = read_limit(params, _LINES, "line_limit")
+    if lines > (most := min(limits.max_entries, _MOST_LINES)):
+        raise BadInput(f"cannot look at {lines:,} lines: line_limit is at most {most:,}")
     text, bounds = params.required("query"), read_bounds(params)
+    read_few_steps_ms(params, bounds, limits.max_steps)
     selector = log_query_of(text)
 
     def run(query: RunningQuery) -> Response:

@@ -57,7 +57,7 @@ def label_routes(api: Api) -> list[BaseRoute]:
     async def series(request: Request) -> Response:
         params = await Params.of(request)
         bounds = read_bounds(params)
-        texts = params.texts("match[]") or params.texts("match")
+        texts = list(dict.fromkeys((*params.texts("match"), *params.texts("match[]"))))
         if not all(text.strip() for text in texts):
             raise BadInput("a matcher is empty", where="match[]", hint='give a selector like {service_name="cart"}')
         selectors = [selector_of(text, braces=len(texts) < 2) for text in texts or ["{}"]]

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.formats.fingerprints import fingerprints, pattern_text
+from lakerunner.model.errors import BadInput
 from lakerunner.model.signals.logs import FINGERPRINT, LOGS
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.language import RowPlan
@@ -27,7 +28,7 @@ from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.lines import newest_lines
 from lakerunner.serve.loki.selectors import selector_of
 from lakerunner.serve.loki.tallies import COUNT, Tallies
-from lakerunner.serve.loki.times import Bounds, read_bounds, read_step_ms
+from lakerunner.serve.loki.times import Bounds, read_bounds, read_few_steps_ms
 from lakerunner.serve.params import Params
 from lakerunner.serve.rendering.json import json_text
 from lakerunner.serve.service import Question
@@ -48,10 +49,23 @@ def pattern_routes(api: Api) -> list[BaseRoute]:
         params = await Params.of(request)
         caller = await api.caller(request)
         selector, bounds = selector_of(params.required("query")), read_bounds(params)
-        step_ms = max(read_step_ms(params, bounds), _LEAST_STEP_MS)
+        step_ms = max(read_few_steps_ms(params, bounds, api.admission.limits(caller).max_steps), _LEAST_STEP_MS)
+
+        before_ns = params.duration_ms("new_since", 0) * NS_PER_MS
+        if before_ns < 0:
+            raise BadInput('invalid parameter "new_since": it is negative')
 
         def answer(query: RunningQuery) -> Response:
-            counts, warnings = _counts(Tallies(api.service, query, selector), bounds, step_ms)
+            tallies = Tallies(api.service, query, selector)
+            counts, warnings = _counts(tallies, bounds, step_ms)
+            if before_ns and counts:
+                # All of them, by fingerprint: a rare pattern is among no list of the most frequent.
+                known, stats = tallies.of_range(
+                    COUNT, (FINGERPRINT,), Bounds(bounds.start_ns - before_ns, bounds.start_ns - 1)
+                )
+                old = {tally.labels.get(FINGERPRINT, "") for tally in known}
+                counts = {key: samples for key, samples in counts.items() if key[0] not in old}
+                warnings += [warning for warning in stats.warnings() if warning not in warnings]
             totals = {key: sum(number for _, number in samples) for key, samples in counts.items()}
             frequent = sorted(totals, key=lambda key: (-totals[key], key))[:_MOST_PATTERNS]
             texts = _texts(api, query, selector, bounds, [fingerprint for fingerprint, _ in frequent])

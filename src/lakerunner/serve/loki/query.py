@@ -15,6 +15,7 @@ from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.entries import Thinning
 from lakerunner.serve.loki.stats import stats_json
 from lakerunner.serve.loki.times import (
+    check_entries,
     read_bounds,
     read_interval_ns,
     read_limit,
@@ -60,8 +61,9 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
     limits = api.admission.limits(caller)
     # As in Loki, also for log queries, which have no use for steps.
     check_steps(times, limits.max_steps)
-    limit = read_limit(params, limits.max_entries)
-    thinning = Thinning(read_interval_ns(params), limit, newest_first=read_newest_first(params))
+    limit = read_limit(params)
+    interval_ns = read_interval_ns(params) if times.step_ms else 0
+    thinning = Thinning(interval_ns, limit, newest_first=read_newest_first(params))
     question = Question(
         LOGQL,
         text,
@@ -76,10 +78,14 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
     def answer(query: RunningQuery) -> Response:
         plan = api.service.compile(question, caller)
         if isinstance(plan, RowPlan):
+            # The limit is about entries: a metric query may have any, as Grafana gives it the limit of its panel.
+            check_entries(limit, limits.max_entries)
             return _streams(api, request, query, plan, question, thinning, categorized=categorized)
         return _values(request, api.service.answer_of(plan, question, query), query, plan)
 
     timeout_ms = params.duration_ms("timeout", 0)
+    if timeout_ms < 0:
+        raise BadInput('invalid parameter "timeout": it is negative')
     return await api.in_turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
 
 

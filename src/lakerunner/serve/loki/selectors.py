@@ -14,7 +14,7 @@ EVERYTHING = LogSelector((Matcher(SERVICE_NAME, MatchKind.REGEX, ".+"),))
 
 def selector_of(text: str, *, braces: bool = False) -> LogSelector:
     """Parse a selector. None matches everything; so do empty `braces` where they are allowed."""
-    if not text.strip() or (braces and "".join(text.split()) == "{}"):
+    if not text or (braces and "".join(text.split()) == "{}"):
         return EVERYTHING
     expr = parse(text)
     if not isinstance(expr, LogSelector) or expr.stages:

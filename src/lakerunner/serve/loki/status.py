@@ -31,13 +31,18 @@ def status_routes(api: Api) -> list[BaseRoute]:
         caller = await api.caller(request)
         allowed = api.admission.limits(caller)
         limits = {
+            "discover_log_levels": True,
             "discover_service_name": ["service_name"],
             "max_entries_limit_per_query": allowed.max_entries,
-            "max_query_length": f"{allowed.max_range_s:g}s",
+            "max_query_bytes_read": f"{round(allowed.max_bytes)}B",
+            "max_query_length": f"{round(allowed.max_range_s)}s",
             "max_query_lookback": "0s",
             "max_query_range": "0s",
             "max_query_series": allowed.max_series,
-            "query_timeout": f"{allowed.timeout_s:g}s",
+            "metric_aggregation_enabled": False,
+            # Patterns are answered for any time.
+            "pattern_persistence_enabled": True,
+            "query_timeout": f"{round(allowed.timeout_s * 1000)}ms",
             "retention_period": "0s",
             "volume_enabled": True,
             "volume_max_series": allowed.max_series,

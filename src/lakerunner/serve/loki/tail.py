@@ -19,7 +19,7 @@ from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import LOKI, loki_route
 from lakerunner.serve.loki.query import CATEGORIZE, FLAGS_HEADER, LOGQL
-from lakerunner.serve.loki.times import QUERY_SINCE_NS, read_limit, time_ns
+from lakerunner.serve.loki.times import QUERY_SINCE_NS, check_entries, read_limit, time_ns
 from lakerunner.serve.params import Params
 from lakerunner.serve.plain_errors import message_of
 from lakerunner.serve.rendering.json import json_text
@@ -67,7 +67,9 @@ def read_tail(params: Params, most: int) -> TailRequest:
     if delay_s > _MAX_DELAY_S:
         raise BadInput(f"delay_for can't be greater than {_MAX_DELAY_S}")
     question = Question(LOGQL, params.text("query"), QueryTimes.of_ns(start_ns, max(now, start_ns), 0))
-    return TailRequest(question, start_ns, read_limit(params, most), float(delay_s))
+    limit = read_limit(params)
+    check_entries(limit, most)
+    return TailRequest(question, start_ns, limit, float(delay_s))
 
 
 async def _serve(socket: WebSocket, tail: Tail, *, categorized: bool) -> None:

@@ -108,8 +108,16 @@ def read_step_ms(params: Params, bounds: Bounds) -> int:
         return max(bounds.range_ns // (_POINTS * NS_PER_S), 1) * 1000
     step_ms = _parse_span_ms("step", params.text("step"))
     if step_ms <= 0:
+        raise BadInput("zero or negative query resolution step widths are not accepted. Try a positive integer")
+    return step_ms
+
+
+def read_few_steps_ms(params: Params, bounds: Bounds, most: int) -> int:
+    """The step in milliseconds. One that divides the range into more than `most` steps is refused."""
+    step_ms = read_step_ms(params, bounds)
+    if bounds.range_ns // (step_ms * NS_PER_MS) > most:
         raise BadInput(
-            "zero or negative query resolution step widths are not accepted. Try a positive integer", where="step"
+            f"exceeded maximum resolution of {most:,} points per time series (api.max_steps)", hint="widen the step"
         )
     return step_ms
 
@@ -117,30 +125,33 @@ def read_step_ms(params: Params, bounds: Bounds) -> int:
 def read_interval_ns(params: Params) -> int:
     interval_ms = _parse_span_ms("interval", params.text("interval")) if params.text("interval") else 0
     if interval_ms < 0:
-        raise BadInput("interval must be >= 0", where="interval")
+        raise BadInput("interval must be >= 0")
     return interval_ms * NS_PER_MS
 
 
-def read_limit(params: Params, most: int, default: int = 100, name: str = "limit") -> int:
-    """A positive number, at most `most`."""
+def read_limit(params: Params, default: int = 100, name: str = "limit") -> int:
+    """A positive number of 64 bits."""
     text = params.text(name)
     if not text:
         return default
-    if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
+    if not _INTEGER.fullmatch(text) or not -(1 << 63) <= int(text) < 1 << 63:
         raise BadInput(f'invalid parameter "{name}": {text[:50]!r} is not an integer')
-    limit = int(text)
-    if limit <= 0:
+    if int(text) <= 0:
         raise BadInput(f"{name} must be a positive value")
+    return int(text)
+
+
+def check_entries(limit: int, most: int, name: str = "limit") -> None:
+    """Refuse to show more than `most` entries."""
     if limit > most:
         raise BadInput(
             f"max entries limit per query exceeded, {name} > api.max_entries ({limit} > {most})",
             hint="ask for less, or export with `lakerunner query logs`, which has no limit",
         )
-    return limit
 
 
 def read_newest_first(params: Params) -> bool:
     direction = (params.text("direction") or "backward").upper()
     if direction not in ("FORWARD", "BACKWARD"):
-        raise BadInput(f"invalid direction {params.text('direction')[:50]!r}")
+        raise BadInput(f"invalid direction {params.text('direction')[:50]!r}", hint="give forward or backward")
     return direction == "BACKWARD"

@@ -20,7 +20,15 @@ from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import loki_route, success
 from lakerunner.serve.loki.selectors import EVERYTHING, selector_of
 from lakerunner.serve.loki.tallies import BYTES, COUNT, Tallies, Tally
-from lakerunner.serve.loki.times import Bounds, read_bounds, read_limit, read_step_ms
+from lakerunner.serve.loki.times import (
+    Bounds,
+    read_bounds,
+    read_few_steps_ms,
+    read_interval_ns,
+    read_limit,
+    read_newest_first,
+    time_ns,
+)
 from lakerunner.serve.params import Params
 from lakerunner.serve.plain_errors import document
 from lakerunner.serve.rendering.json import json_text
@@ -58,7 +66,10 @@ class VolumeRequest:
         if not all(name in STREAM_LABELS or name in matched for name in targets):
             # No stream has these labels.
             bounds = Bounds(bounds.end_ns, bounds.end_ns)
-        limit = _DEFAULT_LIMIT if params.text("limit") == "0" else read_limit(params, most, _DEFAULT_LIMIT)
+        limit = _DEFAULT_LIMIT if params.text("limit") == "0" else read_limit(params, _DEFAULT_LIMIT)
+        if limit > most:
+            raise BadInput(f"cannot show {limit:,} volumes: more than {most:,} (api.max_series)", hint="ask for fewer")
+        read_newest_first(params)
         return cls(LogSelector((*selector.matchers, *wanted)), bounds, names, by_name, limit)
 
     def groups(self, tally: Tally) -> list[Group]:
@@ -72,6 +83,11 @@ def volume_routes(api: Api) -> list[BaseRoute]:
         params = await Params.of(request)
         caller = await api.caller(request)
         selector, bounds = selector_of(params.required("query")), read_bounds(params)
+        # As in Loki, what would be wrong for a range query is wrong here too.
+        read_few_steps_ms(params, bounds, api.admission.limits(caller).max_steps)
+        read_interval_ns(params)
+        read_limit(params)
+        read_newest_first(params)
 
         def answer(query: RunningQuery) -> Response:
             tallies = Tallies(api.service, query, selector)
@@ -91,6 +107,7 @@ def volume_routes(api: Api) -> list[BaseRoute]:
         params = await Params.of(request)
         caller = await api.caller(request)
         wanted = VolumeRequest.of(params, api.admission.limits(caller).max_series)
+        time_ns(params, "time", 0)
 
         def answer(query: RunningQuery) -> Response:
             volumes, warnings = _volumes(api, query, wanted, wanted.bounds)
@@ -108,9 +125,8 @@ def volume_routes(api: Api) -> list[BaseRoute]:
         caller = await api.caller(request)
         limits = api.admission.limits(caller)
         wanted = VolumeRequest.of(params, limits.max_series)
-        step_ms = read_step_ms(params, wanted.bounds)
-        if wanted.bounds.range_ns // (step_ms * NS_PER_MS) > limits.max_steps:
-            raise BadInput(f"cannot show the volume at more than {limits.max_steps:,} steps", hint="widen the step")
+        step_ms = read_few_steps_ms(params, wanted.bounds, limits.max_steps)
+        read_interval_ns(params)
 
         def answer(query: RunningQuery) -> Response:
             points, warnings = _volumes_by_step(api, query, wanted, step_ms)

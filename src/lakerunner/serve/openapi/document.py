@@ -24,6 +24,7 @@ _OPERATIONS = (
     *tempo.OPERATIONS,
     *lake.OPERATIONS,
     Operation(PATH, "GET", "This document.", {"type": "object"}, public=True),
+    _health("/", "What this address is, for people."),
     _health("/-/healthy", "Whether the process is alive."),
     _health("/-/ready", "Whether the lake is reachable."),
     _health("/ready", "Whether the lake is reachable."),

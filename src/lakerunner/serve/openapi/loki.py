@@ -37,8 +37,10 @@ _PARAMETERS: dict[str, Schema] = {
     "since": schemas.SPAN,
     "step": schemas.SPAN,
     "interval": schemas.SPAN,
+    "new_since": schemas.SPAN,
     "timeout": schemas.SPAN,
     "limit": {"type": "integer", "minimum": 1, "maximum": 5_000},
+    "field_limit": {"type": "integer", "minimum": 1, "maximum": 5_000},
     "line_limit": {"type": "integer", "minimum": 1, "maximum": 5_000},
     "direction": {"enum": ["forward", "backward"]},
     "nocache": FLAG,
@@ -180,7 +182,7 @@ OPERATIONS = (
         "Fields that entries have, or that parsing their lines would give.",
         # Both are missing if there are no fields, or values.
         record({}, {"fields": array(_DETECTED_FIELD), "limit": COUNT}),
-        f"query! {_TIMES} limit line_limit",
+        f"query! {_TIMES} limit field_limit line_limit",
         _SELECTED,
     ),
     _loki(
@@ -188,7 +190,7 @@ OPERATIONS = (
         "GET POST",
         "Values of a field.",
         record({}, {"values": array(STRING), "limit": COUNT}),
-        f"query! {_TIMES} limit line_limit",
+        f"query! {_TIMES} limit field_limit line_limit",
         _SELECTED,
     ),
     _loki(
@@ -196,7 +198,7 @@ OPERATIONS = (
         "GET POST",
         "Patterns of log lines, and how often each occurs.",
         _success(array(_PATTERN)),
-        f"query! {_TIMES} step",
+        f"query! {_TIMES} step new_since",
         _SELECTED,
     ),
     _loki("tail", "GET", "Refused over plain HTTP: live tails speak WebSocket.", STRING),

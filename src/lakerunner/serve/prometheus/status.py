@@ -72,6 +72,16 @@ def _runtime() -> dict[str, object]:
     }
 
 
+#: What somebody sees who opens the address of the API in a browser.
+_ROOT = """This is the query API of Lakerunner. It has no pages of its own.
+
+In Grafana, add data sources of type Prometheus, Loki and Tempo with this address.
+On the command line: lakerunner query --help
+All routes: /api/v1/openapi.json
+Whether it can answer: /readyz
+"""
+
+
 def status_routes(api: Api) -> list[BaseRoute]:
     async def buildinfo(request: Request) -> Response:
         await api.caller(request)
@@ -137,4 +147,7 @@ def health_routes(api: Api) -> list[BaseRoute]:
         # Loki and Tempo say it in one word.
         return PlainTextResponse("ready\n" if request.url.path == "/ready" else "Lakerunner is ready.\n")
 
-    return [Route("/-/healthy", healthy), Route("/-/ready", ready), Route("/ready", ready)]
+    def root(_: Request) -> Response:
+        return PlainTextResponse(_ROOT)
+
+    return [Route("/", root), Route("/-/healthy", healthy), Route("/-/ready", ready), Route("/ready", ready)]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, LakeError, LimitHit
 from lakerunner.model.segment import Segment
-from lakerunner.model.time import NS_PER_S, TimeRange
+from lakerunner.model.time import NS_PER_MS, NS_PER_S, TimeRange
 from lakerunner.query.language import RowPlan
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.runtime.telemetry import log
@@ -144,8 +144,10 @@ class Tail:
         return self.service.lake.segments(self.caller.org_id, "logs", around)
 
     async def _scan(self, question: Question, segments: Sequence[Segment], start_ns: int) -> list[pa.RecordBatch]:
-        times = QueryTimes.of_ns(start_ns, max(start_ns, time.time_ns()) + _FUTURE_NS, 0)
-        question = replace(question, times=times)
+        end_ns = max(start_ns, time.time_ns()) + _FUTURE_NS
+        # The step is of no use to a log query, but without one a metric query is refused for that reason.
+        step_ms = -(-(end_ns - start_ns) // NS_PER_MS)
+        question = replace(question, times=QueryTimes.of_ns(start_ns, end_ns, step_ms))
         admission = self.service.admission
         with admission.listed(self.caller, "tail", question.text) as query:
             try:
