@@ -96,8 +96,8 @@ class Deployment:
         self.servers = Servers(self.folder / "servers", hosts, with_spark)
         self._changes = settings
         self._token = secrets.token_hex(16)
-        self.as_user, python = _ordinary_user()
-        self.command = [*self.as_user, python, "-m", "lakerunner"]
+        self.as_user, self._python = _ordinary_user()
+        self.command = [*self.as_user, self._python, "-m", "lakerunner"]
         self.hosts: list[Host] = []
         self._host_count = hosts
         #: By org, the secret of a key for queries.
@@ -176,6 +176,9 @@ class Deployment:
             "AWS_DEFAULT_REGION": REGION,
             # A Python of the system, if ordinary users cannot run ours, finds our packages.
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), sysconfig.get_path("purelib")]),
+            # A Spark session of this process has left its own here, which the ordinary user may not run.
+            "PYSPARK_PYTHON": self._python,
+            "PYSPARK_DRIVER_PYTHON": self._python,
             "LAKERUNNER_INDEX_URL": self.servers.postgres.url_at(self.servers.index_proxies[number].port),
             "LAKERUNNER_QUERY_WORKER_TOKEN": self._token,
             "LAKERUNNER_DATA_DIR": str(self.hosts[number].data_dir),

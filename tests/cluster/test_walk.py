@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -41,7 +42,9 @@ def test_the_page_has_every_step() -> None:
     assert verbs == ["config", "migrate", "doctor", "org", "org", "profile", "profile", "key", "key", "query"]
 
 
-def test_the_walk_ends_with_rows_that_are_found() -> None:
+def test_the_walk_ends_with_rows_that_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a Spark session of this process leaves it: a Python that the deployment's user may not be allowed to run.
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     # Not below pytest's own folder, which ordinary users cannot enter.
     with tempfile.TemporaryDirectory(prefix="lakerunner-walk-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)

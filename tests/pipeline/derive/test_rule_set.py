@@ -231,11 +231,13 @@ def test_expensive_rules_of_one_org_are_cut_off_and_cost_others_nothing() -> Non
     slow = [
         Materialize(f"r{n}", "logs", f'{{service_name="a"}} |~ "(a.?b.?){{{30 + n % 60}}}x{n}"') for n in range(500)
     ]
-    budget = RuleBudget(us_per_row=20.0, least_s=0.2)
+    budget, unlimited = RuleBudget(us_per_row=20.0, least_s=0.05), RuleBudget(least_s=600.0)
     used_s = []
     for rules in ([cheap], [cheap, *slow]):
         versions = tuple(RuleVersion(number, 1, rule) for number, rule in enumerate(rules, 1))
         began_s = time.thread_time()
+        # Compiled apart, by a row that none selects: on busy cores that alone takes a budget of so few rows.
+        RuleEvaluation(RuleSet(uuid.uuid4(), "logs", 1, versions, unlimited)).add(log_rows([line(0, "b", "x")])[0])
         evaluation = RuleEvaluation(RuleSet(uuid.uuid4(), "logs", 1, versions, budget))
         for table in tables:
             evaluation.add(table)
@@ -245,7 +247,7 @@ def test_expensive_rules_of_one_org_are_cut_off_and_cost_others_nothing() -> Non
     cut = {each.name for each in found.troubles}
     assert len(cut) > 100 and all("derive.rule_us_per_row" in each.reason for each in found.troubles)
     # Compiling 500 rules and one check beyond the budget are what they may take more.
-    assert used_s[1] < used_s[0] + 5 * (budget.least_s + 3_000 * 20e-6)
+    assert used_s[1] < used_s[0] + 0.75 + 5 * (budget.least_s + 3_000 * 20e-6)
 
 
 def test_compiling_kernels_is_not_time_that_rules_take() -> None:
