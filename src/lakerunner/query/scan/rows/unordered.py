@@ -54,9 +54,9 @@ _POLL_S = 0.1
 _SMALL_ROWS = 8_192
 #: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
 _FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
-#: With two cores, the caller's thread reads columns of so few bytes: a second thread would take more CPU time than it
-#: saves, because both wait for the interpreter's lock. Columns of lines are larger.
-_LIGHT_BYTES = 1 << 20 if _CORES <= 2 else 0
+#: With two cores, the caller's thread reads columns of so few bytes: a second thread would save no elapsed time,
+#: because both wait for the interpreter's lock.
+_LIGHT_BYTES = 1 << 18 if _CORES <= 2 else 0
 #: Of a large segment, no more rows are read before some are given to the caller.
 _MOST_CANDIDATES = 1 << 17
 
