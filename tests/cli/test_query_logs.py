@@ -139,6 +139,14 @@ def test_misuse(api: Served, args: Sequence[str], said: str) -> None:
     assert done.code == 2 and said in done.err
 
 
+def test_another_server_is_named(api: Served) -> None:
+    """Not `Not Found`: whoever gave the address of another role must learn which is wrong."""
+    for verb in ("logs", "volume"):
+        done = CliRunner().invoke(app, ["query", verb, '{service_name="cart"}', "--url", f"{api.url}/elsewhere"])
+        assert done.exit_code == 1
+        assert f"cannot query {api.url}/elsewhere" in done.stderr and "query-api" in done.stderr
+
+
 def test_dates_are_times_too(api: Served) -> None:
     def exported(*times: str) -> str:
         return query(api, "logs", '{service_name="cart"}', *times, "-o", "json", "--limit", "0").out
