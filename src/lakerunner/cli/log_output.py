@@ -6,7 +6,6 @@ chooses them.
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,12 +117,27 @@ def with_columns(batches: Iterable[pa.RecordBatch], style: EntryStyle) -> Iterat
 
 def write_csv(entries: Iterable[Entry], out: TextIO, style: EntryStyle) -> None:
     """A head and one record per entry: time, line, and the chosen labels or all of them as one JSON object."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["timestamp", "line", *(style.fields or ["labels"])])
+    out.write(csv_line(["timestamp", "line", *(style.fields or ["labels"])]))
     for entry in entries:
         labels = (
             [cell(entry.labels.get(name)) for name in style.fields]
             if style.fields
             else [orjson.dumps(dict(entry.labels)).decode()]
         )
-        writer.writerow([time_text(entry.time_ns), cell(entry.line), *labels])
+        out.write(csv_line([time_text(entry.time_ns), cell(entry.line), *labels]))
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """One record. `csv.writer` looks at every character, which takes a third of the CPU time of an export, and does
+    not quote carriage returns, which readers take for the end of a record.
+
+    >>> csv_line(["a", "b,c", 'd"e'])
+    'a,"b,c","d""e"\\n'
+    """
+    return ",".join([_csv_cell(cell) for cell in cells]) + "\n"
+
+
+def _csv_cell(text: str) -> str:
+    if '"' in text:
+        return '"' + text.replace('"', '""') + '"'
+    return f'"{text}"' if "," in text or "\n" in text or "\r" in text else text
