@@ -11,6 +11,7 @@ import pyarrow.parquet
 
 from lakerunner.cli import log_output, rows
 from lakerunner.cli.log_output import EntryStyle, entries_of
+from lakerunner.cli.render import csv_line
 
 HOSTILE = "\x1b]0;owned\x07[red]x[/red]\nnext\u202eline\x9b31m"
 BATCH = pa.record_batch(
@@ -68,7 +69,7 @@ def test_records_are_read_as_they_were_written() -> None:
     odd = ["", " ", "a", "a,b", 'a"b', '"', '""', "a\nb", "a\rb", "a\r\nb", "\t", "'", "é,\u2028", "x;y", " a "]
     for one in odd:
         for other in odd:
-            line = log_output.csv_line([one, other])
+            line = csv_line([one, other])
             assert list(csv.reader(io.StringIO(line, newline=""))) == [[one, other]]
             written = io.StringIO()
             csv.writer(written, lineterminator="\n").writerow([one, other])
