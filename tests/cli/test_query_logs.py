@@ -66,6 +66,12 @@ def test_nothing_is_an_answer_too(api: Served) -> None:
     assert query(api, "volume", absent, *RANGE, "--plot") == Done(0, "", "")
 
 
+def test_a_volume_by_what_is_no_label_of_a_stream(api: Served) -> None:
+    done = query(api, "volume", *RANGE, "--by", "service_name", "--by", "severity_text")
+    assert done.code == 0 and done.out.splitlines() == ["bytes  labels"]
+    assert "sum by (service_name, severity_text) (bytes_over_time({…}[1h]))" in done.err
+
+
 def test_a_volume_at_one_time_is_plotted(api: Served) -> None:
     done = query(api, "volume", *RANGE, "--plot", "--step", "1d")
     assert (done.code, done.err) == (0, "")

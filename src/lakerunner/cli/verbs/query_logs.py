@@ -177,7 +177,8 @@ def volume(
     cli: Cli,
     selector: Selector = "{}",
     by: Annotated[
-        list[str] | None, typer.Option("--by", help="Label to group by; may be repeated.", show_default="service_name")
+        list[str] | None,
+        typer.Option("--by", help="Label of streams to group by; may be repeated.", show_default="service_name"),
     ] = None,
     since: SinceOption = "1h",
     start: StartOption = "",
@@ -217,6 +218,12 @@ def volume(
             rows = [{"labels": _label(one["metric"]), "bytes": int(one["value"][1])} for one in _result(answer)]
             cli.output.rows(rows, ["bytes", "labels"])
         warn_all(answer.get("warnings", ()))
+        if by and not _result(answer):
+            names = ", ".join(by)
+            warn(
+                f"no stream has all of these labels: {names}; "
+                f"for other fields, ask lakerunner query logs 'sum by ({names}) (bytes_over_time({{…}}[1h]))'"
+            )
 
     return pointing_at_errors(lambda: _parse(selector), show)
 
