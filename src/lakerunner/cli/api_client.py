@@ -110,10 +110,13 @@ class ApiClient:
             answer = self._open("/api/v1/logs/query", orjson.dumps(body), headers)
 
     def tail(self, body: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
-        """Type and data of each frame of a live tail, until the server ends it."""
+        """Type and data of each frame of a live tail. One that breaks off has no frame of the type `done`."""
         with self._open("/api/v1/logs/tail", orjson.dumps(body)) as answer:
-            for kind, data, _ in _frames_in(answer):
-                yield kind, data
+            try:
+                for kind, data, _ in _frames_in(answer):
+                    yield kind, data
+            except (OSError, http.client.HTTPException, orjson.JSONDecodeError):
+                return
 
     def _batches(self, answer: Any) -> Iterator[tuple[pa.RecordBatch, Mapping[bytes, bytes]]]:
         """The batches of an Arrow stream, each with its metadata."""

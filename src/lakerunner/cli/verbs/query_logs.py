@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -150,25 +151,18 @@ def _bar(batch: pa.RecordBatch, start_ms: int, end_ms: int) -> str:
 
 
 def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, style: EntryStyle) -> None:
-    """Show entries until the tail ends or is interrupted."""
-    from lakerunner.cli.log_output import Entry, document_of, text_line
+    """Show entries until it is interrupted."""
+    from lakerunner.cli.following import follow
+    from lakerunner.cli.log_output import document_of, text_line
 
     if output not in (DataFormat.TEXT, DataFormat.JSON):
         raise BadInput(f"cannot follow as {output}: it has an end", hint="use -o text or -o json, or omit --follow")
-    try:
-        for kind, data in client.tail(body):
-            if kind == "result":
-                entry = Entry(int(data["timestampNs"]), data["message"], data["tags"])
-                line = text_line(entry, style) if output is DataFormat.TEXT else ""
-                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
-                sys.stdout.buffer.write(b"\n")
-                sys.stdout.buffer.flush()
-            elif kind == "dropped":
-                warn(f"{data['entries']:,} entries were dropped: they came faster than they were read")
-            elif kind == "error":
-                raise stream_error(data)
-    except KeyboardInterrupt:
-        return
+    with contextlib.suppress(KeyboardInterrupt):
+        for entry in follow(client.tail, body):
+            line = text_line(entry, style) if output is DataFormat.TEXT else ""
+            sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
+            sys.stdout.buffer.write(b"\n")
+            sys.stdout.buffer.flush()
 
 
 @app.command()
