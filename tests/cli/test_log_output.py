@@ -11,6 +11,7 @@ import pyarrow.parquet
 
 from lakerunner.cli import log_output, rows
 from lakerunner.cli.log_output import EntryStyle, entries_of
+from lakerunner.cli.render import csv_line
 
 HOSTILE = "\x1b]0;owned\x07[red]x[/red]\nnext\u202eline\x9b31m"
 BATCH = pa.record_batch(
@@ -62,6 +63,18 @@ def test_json_and_csv() -> None:
     records = list(csv.reader(io.StringIO(table.getvalue())))
     assert records[0] == ["timestamp", "line", "status"]
     assert records[2] == ["1970-01-01T00:00:00.001500Z", "'=1+1", ""]
+
+
+def test_records_are_read_as_they_were_written() -> None:
+    odd = ["", " ", "a", "a,b", 'a"b', '"', '""', "a\nb", "a\rb", "a\r\nb", "\t", "'", "é,\u2028", "x;y", " a "]
+    for one in odd:
+        for other in odd:
+            line = csv_line([one, other])
+            assert list(csv.reader(io.StringIO(line, newline=""))) == [[one, other]]
+            written = io.StringIO()
+            csv.writer(written, lineterminator="\n").writerow([one, other])
+            # The module leaves a carriage return as it is, and readers take it for the end of a record.
+            assert line == written.getvalue() or "\r" in line
 
 
 def test_arrow_and_parquet_keep_every_column() -> None:

@@ -66,6 +66,12 @@ def test_nothing_is_an_answer_too(api: Served) -> None:
     assert query(api, "volume", absent, *RANGE, "--plot") == Done(0, "", "")
 
 
+def test_a_volume_by_what_is_no_label_of_a_stream(api: Served) -> None:
+    done = query(api, "volume", *RANGE, "--by", "service_name", "--by", "severity_text")
+    assert done.code == 0 and done.out.splitlines() == ["bytes  labels"]
+    assert "sum by (service_name, severity_text) (bytes_over_time({…}[1h]))" in done.err
+
+
 def test_a_volume_at_one_time_is_plotted(api: Served) -> None:
     done = query(api, "volume", *RANGE, "--plot", "--step", "1d")
     assert (done.code, done.err) == (0, "")
@@ -137,6 +143,14 @@ def test_chosen_labels_in_every_format(api: Served, kind: str) -> None:
 def test_misuse(api: Served, args: Sequence[str], said: str) -> None:
     done = query(api, *args)
     assert done.code == 2 and said in done.err
+
+
+def test_another_server_is_named(api: Served) -> None:
+    """Not `Not Found`: whoever gave the address of another role must learn which is wrong."""
+    for verb in ("logs", "volume"):
+        done = CliRunner().invoke(app, ["query", verb, '{service_name="cart"}', "--url", f"{api.url}/elsewhere"])
+        assert done.exit_code == 1
+        assert f"cannot query {api.url}/elsewhere" in done.stderr and "query-api" in done.stderr
 
 
 def test_dates_are_times_too(api: Served) -> None:

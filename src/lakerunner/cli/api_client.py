@@ -25,6 +25,8 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _ACCEPT_ARROW = {"Accept": _ARROW}
 #: How often a broken stream is resumed before its error is reported.
 _RESUMES = 3
+#: How servers say that they have no such route, or not for POST. An API of ours says more, or in JSON.
+_NOT_OURS, _NO_ROUTE = (404, 405), ("", "Not Found", "Method Not Allowed", "404 page not found")
 _ERRORS: dict[int, type[LakeError]] = {400: BadInput, 401: Denied, 404: Missing, 422: LimitHit}
 
 
@@ -108,10 +110,13 @@ class ApiClient:
             answer = self._open("/api/v1/logs/query", orjson.dumps(body), headers)
 
     def tail(self, body: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
-        """Type and data of each frame of a live tail, until the server ends it."""
+        """Type and data of each frame of a live tail. One that breaks off has no frame of the type `done`."""
         with self._open("/api/v1/logs/tail", orjson.dumps(body)) as answer:
-            for kind, data, _ in _frames_in(answer):
-                yield kind, data
+            try:
+                for kind, data, _ in _frames_in(answer):
+                    yield kind, data
+            except (OSError, http.client.HTTPException, orjson.JSONDecodeError):
+                return
 
     def _batches(self, answer: Any) -> Iterator[tuple[pa.RecordBatch, Mapping[bytes, bytes]]]:
         """The batches of an Arrow stream, each with its metadata."""
@@ -179,6 +184,12 @@ def _error_from(answer: urllib.error.HTTPError) -> LakeError:
     except orjson.JSONDecodeError:
         # Loki's API answers errors as text.
         text = body.decode(errors="replace").strip()[:_MAX_ERROR] if answer.headers.get_content_type() == _TEXT else ""
+        if answer.code in _NOT_OURS and text in _NO_ROUTE:
+            address = str(answer.url).partition("?")[0]
+            return Missing(
+                f"cannot query {address}: nothing of Lakerunner's query API is there",
+                hint="give the address of the role query-api, by default --url http://127.0.0.1:7100",
+            )
         return kind(text or f"cannot query the API: it answered with status {answer.code}")
     error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):

@@ -6,7 +6,6 @@ chooses them.
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO, TextIO
 import orjson
 import pyarrow as pa
 
-from lakerunner.cli.render import DataFormat, json_bytes, shown
+from lakerunner.cli.render import DataFormat, csv_line, json_bytes, shown
 from lakerunner.cli.rows import cell, level_text, time_text, write_arrow, write_parquet
 
 _CATEGORIES = ("stream", "metadata", "parsed")
@@ -118,12 +117,11 @@ def with_columns(batches: Iterable[pa.RecordBatch], style: EntryStyle) -> Iterat
 
 def write_csv(entries: Iterable[Entry], out: TextIO, style: EntryStyle) -> None:
     """A head and one record per entry: time, line, and the chosen labels or all of them as one JSON object."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["timestamp", "line", *(style.fields or ["labels"])])
+    out.write(csv_line(["timestamp", "line", *(style.fields or ["labels"])]))
     for entry in entries:
         labels = (
             [cell(entry.labels.get(name)) for name in style.fields]
             if style.fields
             else [orjson.dumps(dict(entry.labels)).decode()]
         )
-        writer.writerow([time_text(entry.time_ns), cell(entry.line), *labels])
+        out.write(csv_line([time_text(entry.time_ns), cell(entry.line), *labels]))

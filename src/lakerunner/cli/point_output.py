@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
 import io
 import itertools
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import orjson
 
-from lakerunner.cli.render import DataFormat, json_bytes, shown
+from lakerunner.cli.render import DataFormat, csv_line, json_bytes, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,11 +138,9 @@ def write_json(points: Iterable[Point], out: BinaryIO) -> None:
 
 def write_csv(points: Sequence[Point], out: TextIO) -> None:
     names = _label_names(points)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["timestamp", "value", *names])
-    writer.writerows(
-        [time_text(point.time_ms), point.text, *(point.tags.get(name, "") for name in names)] for point in points
-    )
+    out.write(csv_line(["timestamp", "value", *names]))
+    for point in points:
+        out.write(csv_line([time_text(point.time_ms), point.text, *(point.tags.get(name, "") for name in names)]))
 
 
 def points_table(points: Sequence[Point]) -> pa.Table:

@@ -146,6 +146,22 @@ def json_bytes(document: object, *, indent: bool = False) -> bytes:
     return _UNSAFE_IN_JSON.sub(_json_escape, text.decode()).encode()
 
 
+def csv_line(cells: Sequence[str]) -> str:
+    """One record. `csv.writer` looks at every character, which takes a third of the CPU time of an export, and does
+    not quote carriage returns, which readers take for the end of a record.
+
+    >>> csv_line(["a", "b,c", 'd"e'])
+    'a,"b,c","d""e"\\n'
+    """
+    return ",".join([_csv_cell(cell) for cell in cells]) + "\n"
+
+
+def _csv_cell(text: str) -> str:
+    if '"' in text:
+        return '"' + text.replace('"', '""') + '"'
+    return f'"{text}"' if "," in text or "\n" in text or "\r" in text else text
+
+
 def fields_of(row: Any) -> Mapping[str, Any]:
     """The fields of a dataclass, or the mapping itself."""
     if isinstance(row, Mapping):

@@ -5,7 +5,6 @@ Values are hostile: anybody who writes a log line chooses them. Text and JSON es
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
 import io
 import itertools
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from lakerunner.cli.render import DataFormat, json_bytes, shown, shows_colour
+from lakerunner.cli.render import DataFormat, csv_line, json_bytes, shown, shows_colour
 from lakerunner.formats.attributes import EXACT, OVERFLOW
 from lakerunner.model.signal import Signal
 from lakerunner.model.time import NS_PER_S
@@ -123,18 +122,16 @@ def write_json(batches: Iterable[pa.RecordBatch], out: BinaryIO) -> None:
 
 def write_csv(batches: Iterable[pa.RecordBatch], out: TextIO) -> None:
     """A head and one record per row. Texts that a spreadsheet would compute get an apostrophe before them."""
-    writer = csv.writer(out, lineterminator="\n")
     first = True
     for batch in batches:
         if first:
-            writer.writerow(batch.schema.names)
+            out.write(csv_line(batch.schema.names))
             first = False
         times = [pa.types.is_timestamp(field.type) for field in batch.schema]
         columns = [_plain(column) for column in batch.columns]
         for values in zip(*columns, strict=True):
-            writer.writerow(
-                [time_text(value) if time else cell(value) for value, time in zip(values, times, strict=True)]
-            )
+            cells = [time_text(value) if time else cell(value) for value, time in zip(values, times, strict=True)]
+            out.write(csv_line(cells))
 
 
 def cell(value: Any) -> str:

@@ -136,7 +136,7 @@ def labels(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> None:
-    """List label names, or the values of one label."""
+    """List label names of metrics, or the values of one label. For logs, see `query fields` and `query volume --by`."""
     start_ms, end_ms = times_ms(since, start, end)
     path = f"/api/v1/label/{_escaped(name)}/values" if name else "/api/v1/labels"
     params = {"match[]": match or [], "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
@@ -157,7 +157,7 @@ def series(
     key: KeyOption = "",
     org: OrgOption = "",
 ) -> None:
-    """List the series that match any of the selectors."""
+    """List the series of metrics that match any of the selectors."""
     start_ms, end_ms = times_ms(since, start, end)
     params = {"match[]": match, "start": str(start_ms / 1000), "end": str(end_ms / 1000)}
     answer = client_of(cli, url, key, org).get("/api/v1/series", params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -150,25 +151,18 @@ def _bar(batch: pa.RecordBatch, start_ms: int, end_ms: int) -> str:
 
 
 def _follow(client: ApiClient, body: dict[str, object], output: DataFormat, style: EntryStyle) -> None:
-    """Show entries until the tail ends or is interrupted."""
-    from lakerunner.cli.log_output import Entry, document_of, text_line
+    """Show entries until it is interrupted."""
+    from lakerunner.cli.following import follow
+    from lakerunner.cli.log_output import document_of, text_line
 
     if output not in (DataFormat.TEXT, DataFormat.JSON):
         raise BadInput(f"cannot follow as {output}: it has an end", hint="use -o text or -o json, or omit --follow")
-    try:
-        for kind, data in client.tail(body):
-            if kind == "result":
-                entry = Entry(int(data["timestampNs"]), data["message"], data["tags"])
-                line = text_line(entry, style) if output is DataFormat.TEXT else ""
-                sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
-                sys.stdout.buffer.write(b"\n")
-                sys.stdout.buffer.flush()
-            elif kind == "dropped":
-                warn(f"{data['entries']:,} entries were dropped: they came faster than they were read")
-            elif kind == "error":
-                raise stream_error(data)
-    except KeyboardInterrupt:
-        return
+    with contextlib.suppress(KeyboardInterrupt):
+        for entry in follow(client.tail, body):
+            line = text_line(entry, style) if output is DataFormat.TEXT else ""
+            sys.stdout.buffer.write(line.encode() if line else json_bytes(document_of(entry, style)))
+            sys.stdout.buffer.write(b"\n")
+            sys.stdout.buffer.flush()
 
 
 @app.command()
@@ -177,7 +171,8 @@ def volume(
     cli: Cli,
     selector: Selector = "{}",
     by: Annotated[
-        list[str] | None, typer.Option("--by", help="Label to group by; may be repeated.", show_default="service_name")
+        list[str] | None,
+        typer.Option("--by", help="Label of streams to group by; may be repeated.", show_default="service_name"),
     ] = None,
     since: SinceOption = "1h",
     start: StartOption = "",
@@ -217,6 +212,12 @@ def volume(
             rows = [{"labels": _label(one["metric"]), "bytes": int(one["value"][1])} for one in _result(answer)]
             cli.output.rows(rows, ["bytes", "labels"])
         warn_all(answer.get("warnings", ()))
+        if by and not _result(answer):
+            names = ", ".join(by)
+            warn(
+                f"no stream has all of these labels: {names}; "
+                f"for other fields, ask lakerunner query logs 'sum by ({names}) (bytes_over_time({{…}}[1h]))'"
+            )
 
     return pointing_at_errors(lambda: _parse(selector), show)
 
