@@ -47,7 +47,8 @@ _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class KafkaBroker:
     """Broker and controller in one process. `stop` and `start` simulate an outage; acknowledged data survives."""
 
-    def __init__(self, jars: Path, folder: Path) -> None:
+    def __init__(self, jars: Path, folder: Path, heap_mb: int = 256) -> None:
+        self._heap = f"-Xmx{heap_mb}m"
         self._classpath = f"{jars}/*"
         self._folder = folder
         self._port = free_port()
@@ -80,7 +81,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         self._process = RunningProcess.start(
-            ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath, "kafka.Kafka", self._properties],
+            ["java", self._heap, "-XX:TieredStopAtLevel=1", "-cp", self._classpath, "kafka.Kafka", self._properties],
             log_path=self._folder / "kafka.log",
             cwd=self._folder,
         )
@@ -134,6 +135,8 @@ class KafkaBroker:
             # A killed broker can register again only after its old session has expired.
             "broker.session.timeout.ms": 2_000,
             "broker.heartbeat.interval.ms": 500,
+            # By default it takes half of the heap. A broker of many topics that is started again needs that itself.
+            "log.cleaner.dedupe.buffer.size": 2 * 1024**2,
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         subprocess.run(
