@@ -5,6 +5,7 @@
 #             CASE=ingest         benchmark to run; without it `make bench` lists them
 #             SEEDS=10            runs of each cell of `make faults`, each with another seed
 #             ONLY=kafka/boxer    prefix of the cells that `make faults` runs
+#             EXAMPLES=20         how many times the examples of `make test` does `make properties` try
 #             MINUTES=20          length of `make soak`
 #             CALLS=20000         number of requests that `make apifuzz` sends
 #             LANGUAGE=logql      language of `make differential`; promql without it
@@ -19,6 +20,7 @@ CALLS ?= 20000
 COUNT ?= 2000
 LANGUAGE ?= promql
 MINUTES ?= 20
+EXAMPLES ?= 20
 ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,7 +29,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster init test tests test-fast lint style types fix bench promqltest logqltest traceqltest differential apifuzz rewrites faults soak docs clean
+.PHONY: help demo cluster init test tests test-fast lint style types fix bench promqltest logqltest traceqltest differential apifuzz rewrites properties faults soak docs clean
 
 ##@ Use
 
@@ -84,6 +86,9 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 
 rewrites: $(VENV)/.dev ## Compare answers of rules with raw ones, over random rules, queries and data: make rewrites COUNT=20000
 	@$(BIN)/python -m tests.query.rules.rewrites --count $(COUNT)
+
+properties: $(VENV)/.dev ## Try the properties of all parts with many more examples than `make test` does: make properties EXAMPLES=20
+	@LAKERUNNER_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m hypothesis -n $(JOBS) --timeout 7200 $(PYTEST_ARGS)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, and break a cluster in every way; ONLY=cluster for these alone
 	@case "$(ONLY)" in cluster*) ;; *) $(BIN)/python -m tests.faults.ingest --seeds $(SEEDS) --only "$(ONLY)" \

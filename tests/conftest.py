@@ -8,16 +8,17 @@ import pytest
 
 from tests.components.fixtures import *  # noqa: F403  (the fixtures of real components)
 from tests.components.process import free_port as find_free_port
+from tests.examples import examples
 
 # Machines are shared: how long an example took says nothing about it. A failure prints what reproduces it.
-hypothesis.settings.register_profile("lakerunner", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("lakerunner", deadline=None, print_blob=True, max_examples=examples(100))
 hypothesis.settings.load_profile("lakerunner")
 
 # No machine loses its power in a test, so writing need not wait for disks, which takes milliseconds each time.
 os.fsync = lambda descriptor: None
 
-#: Servers that take seconds to start. All tests of one of them run in one process of pytest-xdist.
-_SHARED = ("spark", "kafka_broker")
+#: By fixture, a server that takes seconds to start. All tests of one of them run in one process of pytest-xdist.
+_SHARED = {"spark": "spark", "kafka_broker": "kafka", "make_bus": "kafka"}
 #: A slow test counts as this many others: a long test that begins last leaves the other processes idle.
 _SLOW_WEIGHT = 100
 
@@ -30,13 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     weights: Counter[str] = Counter()
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
-        weights[group] += _SLOW_WEIGHT if group in _SHARED or item.get_closest_marker("slow") else 1
+        weights[group] += _SLOW_WEIGHT if group in _SHARED.values() or item.get_closest_marker("slow") else 1
     items.sort(key=lambda item: -weights[groups[item]])
 
 
 def _group(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
-    return next((name for name in _SHARED if name in fixtures), item.nodeid.partition("::")[0])
+    return next((server for name, server in _SHARED.items() if name in fixtures), item.nodeid.partition("::")[0])
 
 
 @pytest.fixture

@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.components.process import RunningProcess
+
+_ROOT = Path(__file__).parents[1]
 #: More failures than this are not an accident.
 _FEW = 10
 
@@ -30,7 +34,9 @@ class _Failures:
 def main(arguments: list[str]) -> int:
     """Run the tests; return pytest's exit code."""
     failures = _Failures()
-    code = pytest.main(arguments, plugins=[failures])
+    install = [sys.executable, "-m", "tests.components.install"]
+    with RunningProcess.start(install, log_path=_ROOT / ".cache" / "install.log", cwd=_ROOT):
+        code = pytest.main(arguments, plugins=[failures])
     ids = [re.sub(r"@[^\]@]*$", "", each) for each in failures.ids]  # Without the group that xdist appends.
     if code != pytest.ExitCode.TESTS_FAILED or not 0 < len(ids) <= _FEW:
         return int(code)

@@ -1,6 +1,6 @@
 """`make cluster`: start the deployment of docs/deploy.md here, print what is where, and end it with Ctrl-C.
 
-python -m tests.cluster [--folder DIR] [--hosts 2] [--local]
+python -m tests.cluster [--folder DIR] [--hosts 2] [--local] [--partitions N]
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where data and logs go; without it they are deleted at the end")
     parser.add_argument("--hosts", type=int, default=2, help="how many hosts")
     parser.add_argument("--local", action="store_true", help="Spark in each worker process, without a cluster of it")
+    parser.add_argument("--partitions", type=int, help="of every topic; Kafka starts sooner with fewer")
     chosen = parser.parse_args()
+    bus: dict[str, object] = {"partitions": chosen.partitions} if chosen.partitions else {}
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="lakerunner-cluster-", ignore_cleanup_errors=True) as scratch:
@@ -32,7 +34,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
         say(f"starting PostgreSQL, Kafka, S3 with SQS, Spark and hosts under {folder} (about a minute)")
-        with contextlib.suppress(KeyboardInterrupt), Deployment(folder, chosen.hosts, not chosen.local) as deployment:
+        deployed = Deployment(folder, chosen.hosts, not chosen.local, bus=bus)
+        with contextlib.suppress(KeyboardInterrupt), deployed as deployment:
             _announce(deployment)
             while True:
                 signal.pause()

@@ -38,7 +38,7 @@ def test_interrupting_a_start_leaves_no_process() -> None:
     with tempfile.TemporaryDirectory(prefix="lakerunner-interrupt-", ignore_cleanup_errors=True) as scratch:
         # A group of its own, as a shell gives to what it runs in the foreground.
         cluster = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster", "--folder", scratch, "--hosts", "1", "--local"],
+            [sys.executable, "-m", "tests.cluster", "--folder", scratch, "--local", "--hosts=1", "--partitions=1"],
             env={**os.environ, "CLUSTER_MARK": mark}, cwd=ROOT, stdout=subprocess.PIPE, text=True,
             process_group=0,
         )  # fmt: skip

@@ -14,6 +14,7 @@ from lakerunner.formats.read import read_object
 from lakerunner.model.errors import BadInput
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals import LOGS, METRICS, TRACES
+from tests.examples import examples
 
 AT_NS = 1_763_200_000_123_000_000
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -223,7 +224,7 @@ RECORDS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4))
 def test_no_record_is_lost_whatever_it_holds(records):
     data = "\n".join(json.dumps({"ts": 1, **record}) for record in records)

@@ -18,6 +18,7 @@ from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_messages, read_protobuf
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals import LOGS
+from tests.examples import examples
 from tests.formats import reference
 from tests.formats.mutation import mutate
 from tests.formats.otlp_samples import START_NS, any_value, log_batches, pairs
@@ -121,7 +122,7 @@ def found_in(wire: bytes) -> list[dict[str, Any]]:
     return [reference.present(row) for row in table.to_pylist()]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches())
 def test_rows_are_what_the_reference_reads(batch):
     actual = found_in(batch.SerializeToString())

@@ -19,6 +19,7 @@ from lakerunner.formats.otlp.decode import read_messages
 from lakerunner.formats.otlp.names import metric_name
 from lakerunner.model.labels import LabelSet, prometheus_label
 from lakerunner.model.signals import METRICS
+from tests.examples import examples
 from tests.formats import reference
 from tests.formats.otlp_samples import START_NS, metric_batches, pairs, resource_of
 from tests.formats.otlp_strategies import TEXT, key_values
@@ -184,7 +185,7 @@ def buckets_of(sample: dict[str, Any], side: str) -> dict[int, float]:
 SIDE = st.tuples(st.integers(-1_000, 1_000), st.lists(st.integers(0, 3) | st.integers(0, 2**50), max_size=40))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(-4, 20), SIDE, SIDE, st.integers(0, 9)), min_size=1, max_size=4))
 @example([(11, (-3, [0, 0, 3, 4, 0, 0, 0, 0, 0, 1]), (0, []), 0)])
 def test_exponential_buckets_mean_the_same(points):
@@ -338,7 +339,7 @@ def test_metrics_without_points_lend_no_name():
     assert [sample["metric_name"] for sample in samples] == ["one"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_series_are_what_the_reference_names(data):
     options = MetricOptions(

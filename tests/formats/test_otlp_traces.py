@@ -15,6 +15,7 @@ from lakerunner.formats.limits import Limits
 from lakerunner.formats.options import Options
 from lakerunner.formats.otlp.decode import read_messages, read_protobuf
 from lakerunner.model.signals import TRACES
+from tests.examples import examples
 from tests.formats import reference
 from tests.formats.otlp_samples import any_value, pairs, trace_batches
 from tests.formats.otlp_strategies import COUNTS, IDS, TEXT, TIMES, key_values
@@ -115,7 +116,7 @@ def expected(batch: TracesData) -> list[dict[str, Any]]:
     return rows
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches())
 def test_rows_are_what_the_reference_reads(batch):
     table = read_messages([batch.SerializeToString()], TRACES, Limits(), Options(), Tally())[""]
@@ -130,7 +131,7 @@ def test_rows_are_what_the_reference_reads(batch):
     assert [reference.present(row) for row in rows] == expected(batch)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(key_values())
 @example(pairs({"a": 1.0, "b": -0.0, "c": 1e16, "d": float("nan"), "e": 1e-7, "f": 1, "g": '\n"', "h": [1.0, None]}))
 def test_attributes_of_events_are_one_json_object(attributes):

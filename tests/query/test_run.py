@@ -25,6 +25,7 @@ from lakerunner.query.series.reading import RAW, Reading
 from lakerunner.query.series.results import MatrixResult, QueryResult, matrix_of, since
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.vectors.context import EngineOptions
+from tests.examples import examples
 from tests.query.engine import Engine
 
 OPTIONS = EngineOptions(lookback_ms=40_000, default_step_ms=10_000)
@@ -122,7 +123,7 @@ _vectors = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=_vectors, width=st.integers(1, 25), from_step=st.integers(0, 70))
 def test_groups_together_are_the_whole(text: str, width: int, from_step: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -17,6 +17,7 @@ from lakerunner.query.series.histograms.histogram import Histogram
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, QueryResult
 from lakerunner.query.vectors.context import EngineOptions
+from tests.examples import examples
 from tests.query.engine import Engine
 from tests.query.tiered_source import TieredSource, stretch
 
@@ -142,7 +143,7 @@ def _check_same(raw: QueryResult, tiered: QueryResult, scale: float, what: str) 
             assert one.equals(other), (what, labels, at, one, other)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32))
 def test_tiers_answer_as_raw_samples_do(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -201,7 +202,7 @@ def test_sums_of_histograms_read_raw_samples(function: str) -> None:
     assert source.choices[-1].tiers_s == {0}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 32))
 def test_quantiles_of_sketches_are_within_one_percent(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import BadInput
 from lakerunner.model.signals.tiers import ROLLED_TIERS_S, TIER_SAMPLES
 from lakerunner.pipeline.rollup.roll_up import roll_up, roll_up_tiers, tier_of
+from tests.examples import examples
 from tests.pipeline.rollup.naive import STALE, Histogram, Sample, bits, rolled_up, table_of
 
 #: Sums of a few of these are exact, so that the order of additions does not matter.
@@ -55,13 +56,13 @@ def samples(draw: st.DrawFn, kinds: tuple[st.SearchStrategy[Any], ...] = ALL_KIN
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(samples(), st.sampled_from([10, 60]))
 def test_equals_the_plain_model(found: list[Sample], tier_s: int) -> None:
     _assert_model(found, tier_s)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(samples((NUMBERS, UNIFORM)), st.sampled_from([300, 3_600]))
 def test_equals_the_plain_model_through_finer_tiers(found: list[Sample], tier_s: int) -> None:
     _assert_model(found, tier_s)
@@ -134,7 +135,7 @@ def quantile(row: dict[str, Any], q: float) -> float:
     raise AssertionError("the sketch is empty")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(samples())
 def test_a_tier_of_a_tier_is_the_tier_of_the_raw(found: list[Sample]) -> None:
     raw = table_of(found)
@@ -165,7 +166,7 @@ def _bits_of(table: pa.Table) -> list[Any]:
     return columns
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=200))
 def test_tiers_agree_on_any_numbers(values: list[float]) -> None:
     raw = table_of([Sample(1, 7_000 * (i + 1), value) for i, value in enumerate(values)])

@@ -27,6 +27,7 @@ from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.syntax.limits import MAX_DEPTH, MAX_TEXT_LENGTH
 from lakerunner.query.vectors.matching import Cardinality
+from tests.examples import examples
 
 # -- what is read ------------------------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ def _vectors(draw: st.DrawFn, depth: int = 3) -> str:
             return f"{draw(st.sampled_from(['-', '+']))}({draw(below)})"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_vectors())
 def test_printing_is_the_inverse_of_parsing(text: str) -> None:
     tree = parse(text)
@@ -272,7 +273,7 @@ def test_printing_is_the_inverse_of_parsing(text: str) -> None:
     assert "".join(pretty(tree).split()) == "".join(printed.split())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.text(alphabet="abc{}[]()+-*/%^=~!<>@,:\"'`0123456789 \n#._offsetbyxs", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

@@ -17,6 +17,7 @@ from lakerunner.query.series.batch import STALE
 from lakerunner.query.series.histograms.histogram import CUSTOM_SCHEMA, Histogram, ResetHint
 from lakerunner.query.series.memory_source import MemorySource
 from lakerunner.query.series.results import MatrixResult, ScalarResult, VectorResult
+from tests.examples import examples
 from tests.query.engine import Engine
 
 STEP_MS, STEPS, SCRAPE_MS = 30_000, 6, 15_000
@@ -152,7 +153,7 @@ def _close(left: float | Histogram, right: float | Histogram) -> bool:
     return bool(np.isclose(left, right, rtol=1e-9, equal_nan=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_vectors(), st.integers(4, 12))
 def test_a_step_is_the_instant_query_at_its_time(text: str, first: int) -> None:
     # Where an `or` joins a side that keeps the metric name with one that drops it, the whole range decides, not a step.

@@ -23,6 +23,7 @@ from lakerunner.query.series.label_list import (
     taken,
     valued,
 )
+from tests.examples import examples
 
 #: Prefixes of each other, characters below a quote and above ASCII, some that JSON escapes, the first past 16 bits, and
 #: some that begin with the same eight bytes.
@@ -69,7 +70,7 @@ def _key_limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(label_columns, "_MAX_KEY", request.param)
 
 
-_per_param = settings(deadline=None, max_examples=60)
+_per_param = settings(deadline=None, max_examples=examples(25))
 
 
 @_per_param

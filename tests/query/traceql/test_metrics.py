@@ -16,6 +16,7 @@ from lakerunner.query.traceql.language import compiled
 from lakerunner.query.traceql.metrics import MetricRun, Window
 from lakerunner.query.traceql.repeats import Seen, suspects
 from lakerunner.query.traceql.sampling import adjusted_counts
+from tests.examples import examples
 from tests.query.traceql.small_lake import NOW_NS, Segments, Span, lakes, once
 
 _STEP_NS = 20_000_000
@@ -76,7 +77,7 @@ def brute_force(spans: Sequence[Span], filtered: str, group: str, function: str)
     return {key: steps for key, steps in kept.items() if steps}  # type: ignore[misc]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     lakes(), st.sampled_from(sorted(_FILTERS)), st.sampled_from(sorted(_GROUPS)), st.sampled_from(sorted(_FUNCTIONS))
 )
@@ -92,7 +93,7 @@ def _number(value: Any) -> Any:
     return float(value) if isinstance(value, str) and value.isdigit() else value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(lakes())
 def test_histograms_and_quantiles_count_each_span_once(parts: list[list[Span]]) -> None:
     spans = [once(parts)]

@@ -19,6 +19,7 @@ from lakerunner.query.traceql.spans import Part, Spans
 from lakerunner.serve.cut_traces import CutTraces
 from tests.differential.traceql import naive
 from tests.differential.traceql.grammar import Grammar
+from tests.examples import examples
 from tests.query.traceql.small_lake import NOW_NS, Rows, Segments, Span, lakes, once, plain_traces, table_of
 
 
@@ -77,7 +78,7 @@ def brute_force(op: str, left: str, right: str, spans: Sequence[Span]) -> dict[s
     return answer
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(lakes(), st.sampled_from(sorted(_RELATIONS)), st.sampled_from(["", "!", "&"]))
 def test_relations(parts: list[list[Span]], relation: str, prefix: str) -> None:
     op = prefix + relation
@@ -85,7 +86,7 @@ def test_relations(parts: list[list[Span]], relation: str, prefix: str) -> None:
     assert found(f'{{ name = "a" }} {op} {{ name = "b" }}', parts) == brute_force(op, "a", "b", spans)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(lakes(), st.integers(0, 1 << 30))
 def test_any_search(parts: list[list[Span]], number: int) -> None:
     plain = plain_traces(parts)
@@ -122,7 +123,7 @@ def test_only_spans_of_one_group_are_related(query: str, sets: list[list[int]]) 
     assert sorted(sorted(int(span, 16) for span in one) for one in answer) == sets
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(lakes(), st.integers(1, 4))
 def test_aggregates_and_limit(parts: list[list[Span]], limit: int) -> None:
     spans = once(parts)

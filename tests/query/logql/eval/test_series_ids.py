@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lakerunner.query.logql.entries import Category, Entries
 from lakerunner.query.logql.eval.series_ids import series_ids
+from tests.examples import examples
 from tests.query.logql.eval.memory_entries import Entry, entries_of
 
 _NAMES = ("a", "b", "c", "d")
@@ -29,7 +30,7 @@ def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("by", [None, (), ("a",), ("a", "c")])
 @given(pieces=_pieces)
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_labels_have_one_number(by: tuple[str, ...] | None, pieces: list[list[dict[str, str]]]) -> None:
     ids = series_ids(None if by is None else frozenset(by), frozenset({"d"} if by is None else ()))
     kept = ("a", "b", "c") if by is None else by
@@ -45,7 +46,7 @@ def test_equal_labels_have_one_number(by: tuple[str, ...] | None, pieces: list[l
 
 @pytest.mark.parametrize("by", [(), ("a",), ("a", "c")])
 @given(pieces=_pieces)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_totals_are_counts_of_numbers(by: tuple[str, ...], pieces: list[list[dict[str, str]]]) -> None:
     one_by_one, together = series_ids(frozenset(by)), series_ids(frozenset(by))
     expected, found = Counter[tuple[tuple[str, str], ...]](), Counter[tuple[tuple[str, str], ...]]()

@@ -40,6 +40,7 @@ from lakerunner.query.scan.rows.predicate import (
     to_json,
 )
 from lakerunner.query.scan.rows.request import RowScan, RowTally
+from tests.examples import examples
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages
 from tests.query.scan.rows.naive import satisfies, text_of
 
@@ -123,7 +124,7 @@ def _segments(draw: st.DrawFn) -> list[tuple[list[dict[str, Any]], dict[str, pa.
 
 
 @pytest.mark.parametrize("mode", ["late", "merged", "unordered"])
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     segments=_segments(),
     predicate=_PREDICATES,

@@ -19,6 +19,7 @@ from lakerunner.query.series.results import MatrixResult
 from lakerunner.query.vectors import kernels_distribution, ranges, selection
 from lakerunner.query.vectors.histograms import aggregate as aggregate_histogram
 from lakerunner.query.vectors.histograms.columnar import Sums, sums
+from tests.examples import examples
 from tests.query.engine import Engine
 from tests.query.vectors.histograms.one_histogram import fraction, has_nan_observations, quantile
 
@@ -221,7 +222,7 @@ def _answer(source: MemorySource, query: str) -> tuple[object, ...]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_columns_give_what_one_by_one_gives(seed: int) -> None:
     source = _source(seed)
     for query in QUERIES:
