@@ -1,7 +1,9 @@
 """Fixtures that every room may use. Components live in tests/components."""
 
+import gc
 import os
 from collections import Counter
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -21,6 +23,17 @@ os.fsync = lambda descriptor: None
 _SHARED = {"spark": "spark", "kafka_broker": "kafka", "make_bus": "kafka"}
 #: A slow test counts as this many others: a long test that begins last leaves the other processes idle.
 _SLOW_WEIGHT = 100
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, nor look later at what stays: that took 4 of 9 s of collecting."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # First, because pytest-xdist reads the groups in the same hook.
