@@ -1,7 +1,7 @@
 # Lakerunner. `make` lists the targets.
 # Variables:  PYTHON=python3.12   interpreter of the virtual environment (3.11 or newer)
 #             PYTEST_ARGS="-k x"  further arguments for pytest
-#             JOBS=3              number of parallel tests; they spend most of their time waiting
+#             JOBS=4              number of parallel tests; they spend most of their time waiting
 #             CASE=ingest         benchmark to run; without it `make bench` lists them
 #             SEEDS=10            runs of each cell of `make faults`, each with another seed
 #             ONLY=kafka/boxer    prefix of the cells that `make faults` runs
@@ -14,7 +14,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 DATA ?= lakerunner-data
-JOBS ?= 3
+JOBS ?= 4
 SEEDS ?= 10
 CALLS ?= 20000
 COUNT ?= 2000
