@@ -87,7 +87,7 @@ apifuzz: $(VENV)/.dev ## Random requests from the served OpenAPI document to a r
 rewrites: $(VENV)/.dev ## Compare answers of rules with raw ones, over random rules, queries and data: make rewrites COUNT=20000
 	@$(BIN)/python -m tests.query.rules.rewrites --count $(COUNT)
 
-properties: $(VENV)/.dev ## Try the properties of all parts with many more examples than `make test` does: make properties EXAMPLES=20
+properties: $(VENV)/.dev ## Try properties that say `examples(…)` with many more than `make test` does: make properties EXAMPLES=20
 	@LAKERUNNER_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m hypothesis -n $(JOBS) --timeout 7200 $(PYTEST_ARGS)
 
 faults: $(VENV)/.dev ## Kill every stage at every crash point, and break a cluster in every way; ONLY=cluster for these alone
