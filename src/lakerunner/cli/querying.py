@@ -109,8 +109,13 @@ def points_of(frames: Iterable[tuple[str, Any]]) -> Iterator[Point]:
                 raise stream_error(data)
 
 
-def rows_of(parts: Iterable[tuple[pa.RecordBatch, Any]]) -> Iterator[pa.RecordBatch]:
-    """The batches that have rows; progress on a terminal, warnings and errors at the end."""
+def rows_of(
+    parts: Iterable[tuple[pa.RecordBatch, Any]], what: str = "rows", bar: Callable[[pa.RecordBatch], str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The batches that have rows; progress on a terminal, warnings and errors at the end.
+
+    `what` names the rows for people, and `bar` shows by the last batch how far the answer is.
+    """
     rows = 0
     with progress_line() as show:
         for batch, summary in parts:
@@ -118,12 +123,12 @@ def rows_of(parts: Iterable[tuple[pa.RecordBatch, Any]]) -> Iterator[pa.RecordBa
                 rows += batch.num_rows
                 yield batch
                 if not sys.stdout.isatty():
-                    show(f"{rows:,} rows")
+                    show(f"{bar(batch)} {rows:,} {what}" if bar else f"{rows:,} {what}")
             if summary is not None:
                 if "error" in summary:
                     raise stream_error(summary["error"])
                 warn_all(summary["warnings"])
-    conclude(f"{rows:,} rows")
+    conclude(f"{rows:,} {what}")
 
 
 def stream_error(data: Any) -> LakeError:

@@ -11,7 +11,6 @@ import typer
 
 from lakerunner.cli.api_client import ApiClient, Entries
 from lakerunner.cli.point_output import Point, time_text, write_plot, write_points
-from lakerunner.cli.progress import conclude, progress_line
 from lakerunner.cli.querying import (
     EndOption,
     KeyOption,
@@ -23,7 +22,7 @@ from lakerunner.cli.querying import (
     client_of,
     pointing_at_errors,
     points_of,
-    stream_error,
+    rows_of,
     times_ms,
     warn_all,
 )
@@ -124,20 +123,11 @@ def _check_numbers(query: str) -> None:
 
 def _entries(parts: Iterable[tuple[pa.RecordBatch, Any]], start_ms: int, end_ms: int) -> Iterator[pa.RecordBatch]:
     """The batches that have entries; a progress bar on a terminal, warnings and errors at the end."""
-    rows = 0
-    with progress_line() as show:
-        for batch, summary in parts:
-            if batch.num_rows:
-                rows += batch.num_rows
-                yield batch
-                if not sys.stdout.isatty():
-                    show(f"{_bar(batch, start_ms, end_ms)} {rows:,} entries")
-            if summary is not None:
-                if "error" in summary:
-                    raise stream_error(summary["error"])
-                warn_all(summary["warnings"])
-    conclude(f"{rows:,} entries")
-    if not rows and sys.stdout.isatty():
+    is_empty = True
+    for batch in rows_of(parts, "entries", lambda batch: _bar(batch, start_ms, end_ms)):
+        is_empty = False
+        yield batch
+    if is_empty and sys.stdout.isatty():
         warn(f"no entries from {time_text(start_ms)} to {time_text(end_ms)}")
 
 
