@@ -225,7 +225,7 @@ def tally(series, intervals, counts):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def cells_of(series, intervals, number, out):  # type: ignore[no-untyped-def]
-    """The place of every entry in a matrix with a row per series, and so many intervals in a row; -1 outside."""
+    """For every entry, its cell in a matrix of series by `number` intervals; -1 if it lies in no interval."""
     for i in range(len(series)):
         out[i] = np.int64(series[i]) * number + intervals[i] if intervals[i] >= 0 else -1
 
