@@ -116,6 +116,9 @@ def always(matcher: Matcher) -> Predicate:
     column = Column(ALWAYS[matcher.name])
     leaf = text_leaf(column, matcher)
     found = Not(leaf) if is_negated(matcher) else leaf
+    if not is_negated(matcher) and not matcher.matches("") and not matcher.matches(DEFAULTS[matcher.name]):
+        # It holds for no column without a value.
+        return leaf
     empty = Or((Not(Exists(column)), Compare(column, Op.EQUAL, Text(""))))
     return _any((empty, found)) if matcher.matches(DEFAULTS[matcher.name]) else _all((Not(empty), found))
 

@@ -143,8 +143,15 @@ def entries_of(
     labels.add_fields()
     if time_ns is not None:
         return Entries(same_times(time_ns, batch.num_rows), lines_of(batch), labels.columns())
-    times: Ints = batch.column(TIME).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return Entries(times, lines_of(batch), labels.columns())
+    return Entries(_times_of(batch), lines_of(batch), labels.columns())
+
+
+def _times_of(batch: pa.RecordBatch) -> Ints:
+    times = batch.column(TIME)
+    # A view costs a tenth of a cast, which for few rows takes as long as reading them.
+    numbers = times.view(pa.int64()) if times.type == _NS else times.cast(pa.int64())
+    found: Ints = numbers.to_numpy(zero_copy_only=False)
+    return found
 
 
 def lines_of(batch: pa.RecordBatch) -> pa.StringArray:
@@ -155,6 +162,7 @@ def lines_of(batch: pa.RecordBatch) -> pa.StringArray:
     return lines.fill_null("") if lines.null_count else lines
 
 
+_NS = pa.timestamp("ns", "UTC")
 #: Where a label comes from, in the order of Loki's list.
 _SOURCES = {"attr": 0, "field": 1, "resource": 2, "scope": 3, "scope_field": 4, "level": 5}
 

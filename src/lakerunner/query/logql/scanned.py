@@ -44,10 +44,12 @@ class ScannedEntries:
 
         def piped(rows: ReadableRows) -> list[_Piece]:
             # Templates may show the time of an entry; other stages do not look at it.
-            time_ns = None
-            if edges is not None and pipeline.number is not None and pipeline.columns is not None:
-                time_ns = rows.one_time(TIME, edges)
-            batch = rows.batch(pipeline.columns) if time_ns is None else _without_times(rows, pipeline.columns or ())
+            coarse = edges if pipeline.number is not None and pipeline.columns is not None else None
+            time_ns = None if coarse is None else rows.one_time(TIME, coarse)
+            if time_ns is None:
+                batch = rows.batch(pipeline.columns, edges=coarse)
+            else:
+                batch = _without_times(rows, pipeline.columns or ())
             pieces = (pipeline.entries(piece, time_ns, number) for piece in _pieces(batch, most))
             return [pipeline.run(piece, self._check) for piece in pieces]
 

@@ -276,7 +276,8 @@ class _Dictionary:
     def _codes_of(self, dictionary: pa.Array) -> Codes:
         """Our code for each of their codes, and one for null."""
         if self._last is None or not _same(self._last, dictionary):
-            self._last, self._place = dictionary, self._placed(dictionary.cast(pa.string()))
+            is_text = dictionary.type == pa.string()
+            self._last, self._place = dictionary, self._placed(dictionary if is_text else dictionary.cast(pa.string()))
         return self._place
 
     @property

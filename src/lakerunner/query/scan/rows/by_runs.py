@@ -11,16 +11,16 @@ from lakerunner.query.scan.rows.compare import Mask
 from lakerunner.query.scan.rows.evaluate import Ints, Survivors, Test, matching
 from lakerunner.query.scan.rows.group_facts import GroupFacts
 from lakerunner.query.scan.rows.pieces import every_row
-from lakerunner.query.scan.rows.predicate import And, Compare, Leaf, Op, Predicate, Ref, Text, leaves
-from lakerunner.query.scan.rows.prune import UNKNOWN, Verdict
+from lakerunner.query.scan.rows.predicate import And, Compare, Exists, Leaf, Op, Predicate, Ref, Text, leaves
+from lakerunner.query.scan.rows.prune import Verdict
 from lakerunner.store.runs import Runs
 
 
-def verdict_by_runs(group: GroupFacts, leaf: Leaf) -> Verdict:
-    """What the values that the row group has say about a condition."""
+def verdict_by_runs(group: GroupFacts, leaf: Leaf) -> Verdict | None:
+    """What the values that the row group has say about a condition; None if it is about another column."""
     runs = group.runs
     if runs is None or not _is_about(runs, group, leaf):
-        return UNKNOWN
+        return None
     passed = _passed(runs, leaf)
     return Verdict(bool(passed.any()), not passed.all())
 
@@ -69,6 +69,8 @@ def _passed(runs: Runs, predicate: Predicate) -> Mask:
         # As most queries ask. Calls of Arrow would take longer than reading a page.
         case Compare(_, Op.EQUAL, Text(text)):
             return np.array([value == text for value in runs.values])
+        case Exists():
+            return np.ones(len(runs), np.bool_)
     return matching(predicate, _ValuesOfRuns(runs), np.arange(len(runs)))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW
+from lakerunner.query.scan.rows.coarse_times import coarse_times
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, Survivors, Test, overflow_values
@@ -208,14 +209,24 @@ class GroupReader(GroupPages):
         """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
         return self.columns([name], rows)[name]
 
-    def columns(self, names: Iterable[str], rows: Ints) -> dict[str, pa.Array]:
-        """The values of several columns. Their pages are read together."""
+    def columns(self, names: Iterable[str], rows: Ints, edges: Ints | None = None) -> dict[str, pa.Array]:
+        """The values of several columns. Their pages are read together.
+
+        With `edges`, times may be others of the same interval (edges[j], edges[j + 1]].
+        """
         wanted = list(names)
         split = [name for name in wanted if name + SUFFIX in self.footer.fields]
         times = {name: kept for name in split if (kept := self._kept_times(name, rows)) is not None}
         others = [name for name in wanted if name not in times]
         remainders = [name + SUFFIX for name in split if name not in times]
-        found = {**times, **self._stored([*others, *remainders], rows)}
+        if edges is None or not remainders:
+            found = {**times, **self._stored([*others, *remainders], rows)}
+        else:
+            found = {**times, **self._stored(others, rows)}
+            coarse = {name: coarse_times(found[name], edges) for name in split if name not in times}
+            times |= {name: array for name, array in coarse.items() if array is not None}
+            remainders = [name + SUFFIX for name in split if name not in times]
+            found |= {**times, **(self._stored(remainders, rows) if remainders else {})}
         for name in split:
             if name not in times:
                 found[name] = _nanoseconds(found[name], found[name + SUFFIX])

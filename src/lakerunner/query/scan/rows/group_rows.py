@@ -25,11 +25,14 @@ _NOT_MADE_BYTES = 128
 class ReadableRows(Protocol):
     """Rows whose columns are read on demand."""
 
-    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
+    def batch(
+        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
+    ) -> pa.RecordBatch:
         """Read these columns of the rows, None for all, with their stored types and most of their dictionaries.
 
         Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
-        attributes. With `apart`, values of the overflow stay there, and columns keep the types that they have.
+        attributes. With `apart`, values of the overflow stay there, and columns keep the types that they have. With
+        `edges`, times may be others of the same interval (edges[j], edges[j + 1]], if nothing of the rows is kept.
         """
         ...
 
@@ -87,14 +90,16 @@ class GroupRows:
     #: Whether what is made of the rows is kept for scans with other times.
     is_kept: bool = False
 
-    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
-        def read() -> pa.RecordBatch:
-            return group_batch(self.group, self.rows, columns, apart=apart)
+    def batch(
+        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
+    ) -> pa.RecordBatch:
+        def read(edges: Ints | None) -> pa.RecordBatch:
+            return group_batch(self.group, self.rows, columns, apart=apart, edges=edges)
 
         if self.condition is None or not (self._are_very_few or (self.again and self._are_few)):
-            return read()
+            return read(None if self.is_kept else edges)
         what = "batch", self.condition.number, None if columns is None else tuple(columns), apart
-        return self.group.remembered(what, lambda: compact(read()), lambda made: int(made.get_total_buffer_size()))
+        return self.group.remembered(what, lambda: compact(read(None)), lambda made: int(made.get_total_buffer_size()))
 
     @property
     def _are_very_few(self) -> bool:
@@ -153,11 +158,13 @@ class Found(GroupRows):
             return self
         return Found(self.group, self.rows[places], times=self.times[places], among=self.among)
 
-    def batch(self, columns: Sequence[str] | None, *, apart: bool = False) -> pa.RecordBatch:
+    def batch(
+        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
+    ) -> pa.RecordBatch:
         first = self.among
         if first is None or apart:
             # Without arguments, super() does not know a class with slots.
-            return GroupRows.batch(self, columns, apart=apart)
+            return GroupRows.batch(self, columns, apart=apart, edges=edges)
         group, what = self.group, ("batch", first.name, None if columns is None else tuple(columns))
         whole = group.remembered(
             what,

@@ -57,9 +57,7 @@ def undecided(group: GroupReader, times: Sequence[Compare], condition: Condition
 
 def left_of(group: GroupFacts, predicate: Predicate) -> Left:
     """What statistics and filters leave of the predicate."""
-    left = simplified(predicate, lambda leaf: verdict_of(leaf, group.bounds_of))
-    if left != NOTHING and group.runs is not None:
-        left = simplified(left, lambda leaf: verdict_by_runs(group, leaf))
+    left = simplified(predicate, lambda leaf: verdict_by_runs(group, leaf) or verdict_of(leaf, group.bounds_of))
     if left == NOTHING:
         return Left(NOTHING, "pruned_by_statistics")
     if not split_by_runs(group, left)[1]:

@@ -25,16 +25,22 @@ def stored_names(footer: Footer, columns: Sequence[str] | None) -> list[str]:
 
 
 def group_batch(
-    group: GroupReader, rows: Ints, columns: Sequence[str] | None, *, apart: bool = False
+    group: GroupReader,
+    rows: Ints,
+    columns: Sequence[str] | None,
+    *,
+    apart: bool = False,
+    edges: Ints | None = None,
 ) -> pa.RecordBatch:
     """Read the rows with their stored types, and with dictionaries where these are smaller than the rows are many.
 
-    Requested columns that the file lacks are left out.
+    Requested columns that the file lacks are left out. With `edges`, times may be others of the same interval.
     """
     footer = group.opened.footer
     stored = stored_names(footer, columns)
     overflowing = [] if apart else [name for name in columns or () if footer.may_overflow(name, group.number)]
-    arrays = group.columns([*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])], rows)
+    names = [*stored, *([OVERFLOW] if overflowing and OVERFLOW not in stored else [])]
+    arrays = group.columns(names, rows, edges)
     for name in overflowing:
         arrays[name] = with_overflow(arrays.get(name), arrays[OVERFLOW], name)
     names = [*stored, *(name for name in overflowing if name not in stored)]

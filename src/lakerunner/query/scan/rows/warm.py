@@ -6,6 +6,7 @@ import numpy as np
 
 from lakerunner.query.scan.rows import (
     automaton,
+    coarse_times,
     id_runs,
     page_columns,
     page_index,
@@ -40,6 +41,7 @@ KERNELS = (
     substring.choose_places,
     substring.mark,
     automaton.run,
+    coarse_times._begin_of_each,
     id_runs._read_hex,
     id_runs._ascends,
     id_runs._rows_of,
@@ -57,7 +59,7 @@ def _warm_footers() -> None:
 
 
 #: Each compiles or loads kernels for the types that scans use.
-SHARES = (page_columns.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, id_runs.warm)
+SHARES = (page_columns.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, coarse_times.warm, id_runs.warm)
 
 
 def warm() -> None:
