@@ -112,9 +112,7 @@ class _FewRows:
 class _Rows:
     whole: pa.RecordBatch
 
-    def batch(
-        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
-    ) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None) -> pa.RecordBatch:
         return self.whole
 
     def some(self, places: Ints) -> _Rows:

@@ -25,9 +25,7 @@ _NOT_MADE_BYTES = 128
 class ReadableRows(Protocol):
     """Rows whose columns are read on demand."""
 
-    def batch(
-        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
-    ) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None) -> pa.RecordBatch:
         """Read these columns of the rows, None for all, with their stored types and most of their dictionaries.
 
         Requested columns that the file lacks are left out. The metadata of the schema names the original keys of
@@ -90,9 +88,7 @@ class GroupRows:
     #: Whether what is made of the rows is kept for scans with other times.
     is_kept: bool = False
 
-    def batch(
-        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
-    ) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None) -> pa.RecordBatch:
         def read(edges: Ints | None) -> pa.RecordBatch:
             return group_batch(self.group, self.rows, columns, apart=apart, edges=edges)
 
@@ -158,9 +154,7 @@ class Found(GroupRows):
             return self
         return Found(self.group, self.rows[places], times=self.times[places], among=self.among)
 
-    def batch(
-        self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None
-    ) -> pa.RecordBatch:
+    def batch(self, columns: Sequence[str] | None, *, apart: bool = False, edges: Ints | None = None) -> pa.RecordBatch:
         first = self.among
         if first is None or apart:
             # Without arguments, super() does not know a class with slots.

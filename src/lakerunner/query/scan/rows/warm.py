@@ -59,7 +59,15 @@ def _warm_footers() -> None:
 
 
 #: Each compiles or loads kernels for the types that scans use.
-SHARES = (page_columns.warm, _warm_footers, needles.warm, substring.warm, automaton.warm, coarse_times.warm, id_runs.warm)
+SHARES = (
+    page_columns.warm,
+    _warm_footers,
+    needles.warm,
+    substring.warm,
+    automaton.warm,
+    coarse_times.warm,
+    id_runs.warm,
+)
 
 
 def warm() -> None:
