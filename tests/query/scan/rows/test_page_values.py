@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lakerunner.query.scan.rows import page_values
 from lakerunner.query.scan.rows.page_file import Chunk, LeafBytes
-from lakerunner.query.scan.rows.page_kernels import AT, PACKED_BYTES, VALUES, page_heads
-from lakerunner.query.scan.rows.page_values import KeptTexts, values_of
+from lakerunner.query.scan.rows.page_kernels import ADDRESS, PACKED_BYTES, VALUES, page_heads
+from lakerunner.query.scan.rows.page_values import KeptTexts, Wanted, columns_of, form_of
 from lakerunner.query.scan.rows.page_values import tested_texts as masks_of
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
@@ -70,6 +70,15 @@ def _leaf(body: bytes) -> tuple[pa.Field, LeafBytes, int]:
     )
 
 
+def values_of(field: pa.Field, leaf: LeafBytes, rows: int, span: tuple[int, int] | None = None) -> pa.Array | None:
+    """The values of one column; None if pyarrow must decode them."""
+    form = form_of(field.type, leaf)
+    if form is None:
+        return None
+    (found,) = columns_of([Wanted(field.type, form, leaf, rows, *(span or (0, rows)))])
+    return found
+
+
 @pytest.mark.parametrize("case", _CASES)
 @settings(max_examples=25)
 @given(data=st.data())
@@ -94,6 +103,40 @@ def test_values_are_those_of_pyarrow(case: str, data: st.DataObject) -> None:
     part.validate(full=True)
     plain = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
     assert plain.equals(repeated.slice(begin, end - begin))
+
+
+def test_columns_are_read_together() -> None:
+    """Columns of any form, of several bodies, beside one that pyarrow must decode."""
+    count = 3_000
+    arrays = {
+        "texts": pa.array([None if n % 11 == 0 else f"line {n}" for n in range(count)]),
+        "coded texts": pa.array([None if n % 7 == 0 else f"value {n % 900}" for n in range(count)]),
+        "wide integers": pa.array([n * 10**12 for n in range(count)]),
+        "coded integers": pa.array([None if n % 3 == 0 else n % 5 for n in range(count)]),
+        "remainders": pa.array([n % 1000 for n in range(count)], pa.int16()),
+        "floats": pa.array([n / 7 for n in range(count)]),
+    }
+    wanted, begin, end = [], 1_234, 2_345
+    for case, values in arrays.items():
+        field, leaf, rows = _leaf(_written(values, _CASES[case][1], 500, nullable=True))
+        body = np.frombuffer(leaf.pages[0], np.uint8)
+        heads = page_heads(body)
+        middle = heads[len(heads) // 2]
+        cut = int(middle[ADDRESS] - body.ctypes.data + middle[PACKED_BYTES])
+        leaf = replace(leaf, pages=[part for part in (leaf.pages[0][:cut], leaf.pages[0][cut:]) if part])
+        form = form_of(field.type, leaf)
+        assert form is not None
+        wanted.append(Wanted(field.type, form, leaf, rows, begin, end))
+    field, leaf, rows = _leaf(_written(arrays["texts"], "PLAIN", 500, nullable=True))
+    form = form_of(field.type, leaf)
+    assert form is not None
+    *found, unusual = columns_of([*wanted, Wanted(field.type, form, leaf, rows, begin, end)])
+    assert unusual is None
+    for values, part in zip(arrays.values(), found, strict=True):
+        assert part is not None
+        part.validate(full=True)
+        plain = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
+        assert plain.equals(values.slice(begin, end - begin))
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -202,9 +245,10 @@ def test_few_rows_get_the_words_that_they_have() -> None:
     random = np.random.default_rng(5)
     values = pa.array([None if n % 7 == 0 else f"value {n}" for n in random.integers(0, 900, 3_000)], pa.string())
     field, leaf, _ = _leaf(_written(values, None, 100, nullable=True))
-    heads = page_heads(np.frombuffer(leaf.pages[0], np.uint8))
+    body = np.frombuffer(leaf.pages[0], np.uint8)
+    heads = page_heads(body)
     rows = int(heads[0, VALUES])
-    first = leaf.pages[0][: int(heads[0, AT] + heads[0, PACKED_BYTES])]
+    first = leaf.pages[0][: int(heads[0, ADDRESS] - body.ctypes.data + heads[0, PACKED_BYTES])]
     found = values_of(field, replace(leaf, pages=[first]), rows)
     assert found is not None
     found.validate(full=True)

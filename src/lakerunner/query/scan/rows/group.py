@@ -24,7 +24,7 @@ from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import Pages
-from lakerunner.query.scan.rows.page_values import KeptTexts, Mask, tested_texts, values_of
+from lakerunner.query.scan.rows.page_values import KeptTexts, Mask, Wanted, columns_of, tested_texts
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -396,12 +396,19 @@ class GroupReader(GroupPages):
         """Decode the given pages of each column, which must hold the same rows; of some, only the rows of `cuts`."""
         found: dict[str, pa.Array] = {}
         others: list[tuple[pa.Field, list[LeafBytes]]] = []
-        for field, leaves in self.leaf_bytes(pages_of):
-            values = values_of(field, leaves[0], row_count, cuts.get(field.name)) if len(leaves) == 1 else None
-            if values is None:
+        wanted: dict[str, Wanted] = {}
+        read = dict(zip(pages_of, self.leaf_bytes(pages_of), strict=True))
+        for name, (field, leaves) in read.items():
+            form = self.form(name, leaves[0]) if len(leaves) == 1 and row_count else None
+            if form is None:
                 others.append((field, leaves))
             else:
-                found[field.name] = values
+                wanted[name] = Wanted(field.type, form, leaves[0], row_count, *cuts.get(name, (0, row_count)))
+        for name, values in zip(wanted, columns_of(list(wanted.values())), strict=True):
+            if values is None:
+                others.append(read[name])
+            else:
+                found[name] = values
         if others:
             rest = [leaf for _, leaves in others for leaf in leaves]
             arrays = decode([field for field, _ in others], rest, row_count)

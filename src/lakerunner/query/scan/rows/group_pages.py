@@ -16,6 +16,7 @@ from lakerunner.query.scan.rows.group_facts import GroupFacts, plain
 from lakerunner.query.scan.rows.opened import OpenedSegment
 from lakerunner.query.scan.rows.page_file import LeafBytes
 from lakerunner.query.scan.rows.page_index import PageBounds, Pages, read_bounds, read_pages
+from lakerunner.query.scan.rows.page_values import Form, form_of
 from lakerunner.query.scan.rows.prune import Bounds
 from lakerunner.query.scan.rows.request import RowTally
 
@@ -83,28 +84,41 @@ class GroupPages(GroupFacts):
 
     def leaf_bytes(self, pages_of: Mapping[str, tuple[int, ...] | None]) -> list[tuple[pa.Field, list[LeafBytes]]]:
         """Read the given pages of each column."""
-        fields: list[pa.Field] = []
-        leaves: list[list[tuple[int, int]]] = []
+        leaves: list[tuple[int, int]] = []
         ranges: list[Range] = []
         for name, pages in pages_of.items():
-            field = self.footer.fields[name]
-            numbers = self.footer.leaves[name]
-            if field.type == pa.string() and self.chunk(name).has_dictionary_page:
-                field = field.with_type(_DICTIONARY)
-            fields.append(field)
-            leaves.append([])
-            for leaf in numbers:
+            for leaf in self.footer.leaves[name]:
                 parts = self._leaf_ranges(leaf, pages)
-                leaves[-1].append((leaf, len(parts)))
+                leaves.append((leaf, len(parts)))
                 ranges += parts
-        bodies = iter(self.opened.read(ranges, self._tally))
+        bodies, members = iter(self.opened.read(ranges, self._tally)), iter(leaves)
         found = []
-        for field, members in zip(fields, leaves, strict=True):
+        for name in pages_of:
             made = []
-            for leaf, count in members:
+            for _ in self.footer.leaves[name]:
+                leaf, count = next(members)
                 dictionary, *data = (next(bodies) for _ in range(count))
                 made.append(LeafBytes(self.leaf_chunk(leaf), dictionary, data, *self.footer.levels[leaf]))
-            found.append((field, made))
+            found.append((self._read_field(name), made))
+        return found
+
+    def _read_field(self, name: str) -> pa.Field:
+        """The column as it is read: texts with a dictionary keep it."""
+        kept, key = self.footer.kept, ("field", self.number, name)
+        found: pa.Field | None = kept.get(key)
+        if found is None:
+            found = self.footer.fields[name]
+            if found.type == pa.string() and self.chunk(name).has_dictionary_page:
+                found = found.with_type(_DICTIONARY)
+            kept[key] = found
+        return found
+
+    def form(self, name: str, leaf: LeafBytes) -> Form | None:
+        """How the values of a flat column are stored; None if kernels cannot read them."""
+        kept, key = self.footer.kept, ("form", self.number, name)
+        if key not in kept:
+            kept[key] = form_of(self._read_field(name).type, leaf)
+        found: Form | None = kept[key]
         return found
 
     def _leaf_ranges(self, leaf: int, pages: tuple[int, ...] | None) -> list[tuple[int, int]]:

@@ -15,8 +15,8 @@ from lakerunner.query.scan.rows.thrift import field_head, signed, skip, varint
 
 SLACK_BYTES = 16
 #: What is known of a page, by column of `page_heads`.
-KIND, PAGE_BYTES, PACKED_BYTES, CRC, HAS_CRC, VALUES, ENCODING, LEVELS, AT = range(9)
-_PARTS = 9
+KIND, PAGE_BYTES, PACKED_BYTES, CRC, HAS_CRC, VALUES, ENCODING, LEVELS, ADDRESS = range(9)
+PARTS = 9
 #: The number that Parquet gives to data pages.
 _DATA_PAGE = 0
 _MAX_WIDTH = 64
@@ -27,12 +27,12 @@ _SHORT_WIDTH = 57
 # With the interpreter's lock: another thread would take it for longer than this takes.
 @njit(cache=True, boundscheck=True)
 def page_heads(body):  # type: ignore[no-untyped-def]
-    """One row per page: its kind, sizes, checksum, number of values, encodings, and where its bytes begin."""
-    found = np.zeros((16, _PARTS), np.int64)
+    """One row per page: its kind, sizes, checksum, number of values, encodings, and the address of its bytes."""
+    found = np.zeros((16, PARTS), np.int64)
     count, at = 0, 0
     while at < len(body):
         if count == len(found):
-            grown = np.zeros((2 * count, _PARTS), np.int64)
+            grown = np.zeros((2 * count, PARTS), np.int64)
             grown[:count] = found
             found = grown
         head = found[count]
@@ -59,9 +59,11 @@ def page_heads(body):  # type: ignore[no-untyped-def]
                         at = skip(body, at, kind)
             else:
                 at = skip(body, at, kind)
-        head[AT] = at
+        head[ADDRESS] = body.ctypes.data + at
         if head[PACKED_BYTES] < 0 or head[PAGE_BYTES] < 0 or head[VALUES] < 0:
             raise ValueError("a page has a negative size")
+        if at + head[PACKED_BYTES] > len(body):
+            raise ValueError("a page is cut off")
         at += head[PACKED_BYTES]
         count += 1
     return found[:count]

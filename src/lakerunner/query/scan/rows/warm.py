@@ -7,10 +7,10 @@ import numpy as np
 from lakerunner.query.scan.rows import (
     automaton,
     coarse_times,
+    column_plans,
     id_runs,
     page_columns,
     page_index,
-    page_kernels,
     substring,
     thrift,
 )
@@ -27,15 +27,9 @@ KERNELS = (
     thrift.skip,
     page_index.index_places,
     page_index.page_locations,
-    page_kernels.page_heads,
-    page_kernels.totals_of,
-    page_columns.unpack,
-    page_columns.code_pages,
-    page_columns.delta_pages,
-    page_columns.double_pages,
+    column_plans.measured,
+    column_plans.read_columns,
     page_columns.text_page,
-    page_columns.text_pages,
-    page_columns.dictionary_texts,
     needles.add_pieces,
     needles.choose_pieces,
     substring.choose_places,
@@ -60,6 +54,7 @@ def _warm_footers() -> None:
 
 #: Each compiles or loads kernels for the types that scans use.
 SHARES = (
+    column_plans.warm,
     page_columns.warm,
     _warm_footers,
     needles.warm,
