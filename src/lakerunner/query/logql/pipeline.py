@@ -53,6 +53,11 @@ class Pipeline:
         return bool(self.matchers) or can_drop(self.stages)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether entries are those of the rows that satisfy the predicate, and only some labels are read."""
+        return not self.matchers and not self.stages and self.columns is not None
+
+    @property
     def reads_lines(self) -> bool:
         """Whether a stage looks at the line, which may take long."""
         return _read_lines(self.stages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -11,14 +11,16 @@ import pyarrow as pa
 from lakerunner.query.language import RowSource
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries, Ints
+from lakerunner.query.logql.eval.counted import CountedEntries
 from lakerunner.query.logql.eval.series_times import SeriesTimes
-from lakerunner.query.logql.pipeline import pipeline_of
+from lakerunner.query.logql.pipeline import Pipeline, pipeline_of
 from lakerunner.query.logql.records import TIME
 from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
+from lakerunner.query.scan.rows.row_counts import RowCounts
 
 #: Lines are parsed so many at a time: a query that is cancelled ends between two pieces.
 _PIECE_ROWS = 32_768
-_Piece: TypeAlias = Entries | SeriesTimes
+_Piece: TypeAlias = Entries | SeriesTimes | CountedEntries
 
 
 class ScannedEntries:
@@ -42,7 +44,12 @@ class ScannedEntries:
         pipeline = pipeline_of(selector, names, need_lines=need_lines)
         most = _PIECE_ROWS if pipeline.reads_lines else None
 
+        is_counted = by is not None and edges is not None and not need_lines and pipeline.is_plain
+        counted = _Counted(pipeline)
+
         def piped(rows: ReadableRows) -> list[_Piece]:
+            if is_counted and (of_rows := counted.of(rows, edges)) is not None:
+                return [of_rows]
             # Templates may show the time of an entry; other stages do not look at it.
             coarse = edges if pipeline.number is not None and pipeline.columns is not None else None
             time_ns = None if coarse is None else rows.one_time(TIME, coarse)
@@ -62,6 +69,36 @@ class ScannedEntries:
                     yield piece
 
 
+class _Counted:
+    """Counts rows of a pipeline without stages."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._columns = [name for name in pipeline.columns or () if name != TIME]
+        #: Column, values and keys -> an entry for each value: most row groups have the same.
+        self._entries: dict[Hashable, Entries] = {}
+
+    def of(self, rows: ReadableRows, edges: Ints | None) -> CountedEntries | None:
+        found = None if edges is None else rows.counts(TIME, self._columns, edges)
+        if found is None:
+            return None
+        name = found.column, found.values, tuple(found.keys.values())
+        entries = self._entries.get(name)
+        if entries is None:
+            entries = self._entries[name] = self._pipeline.entries(_of_values(found), time_ns=0)
+        # Entries that repeat others are left out: then each has to be looked at.
+        return None if len(entries) < len(found.values) else CountedEntries(entries, found.counts, found.first)
+
+
+def _of_values(found: RowCounts) -> pa.RecordBatch:
+    """A row for each of the values."""
+    columns = {TIME: pa.nulls(len(found.values))}
+    if found.column is not None:
+        columns[found.column] = pa.array(found.values, pa.string())
+    fields = [pa.field(name, array.type) for name, array in columns.items()]
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields, metadata=dict(found.keys)))
+
+
 def _without_times(rows: ReadableRows, columns: Sequence[str]) -> pa.RecordBatch:
     """The rows with nulls for their times."""
     others = rows.batch([name for name in columns if name != TIME])
@@ -75,7 +112,7 @@ def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:
     made: list[_Piece] = []
     for piece in pieces:
         found = SeriesTimes.of(piece, by) if isinstance(piece, Entries) else piece
-        if found is None:
+        if found is None or isinstance(found, CountedEntries):
             return None
         made.append(found)
     return made

@@ -19,6 +19,7 @@ from lakerunner.query.logql.pipeline import Pipeline
 from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_counts import RowCounts
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher
@@ -119,6 +120,9 @@ class _Rows:
         return _Rows(self.whole.take(pa.array(places)))
 
     def one_time(self, column: str, edges: Ints) -> int | None:
+        return None
+
+    def counts(self, time: str, columns: Sequence[str], edges: Ints) -> RowCounts | None:
         return None
 
     def __len__(self) -> int:

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
+from lakerunner.query.logql.eval.counted import CountedEntries
 from lakerunner.query.logql.eval.failures import refuse_failed
 from lakerunner.query.logql.eval.kernels import (
+    add_rows,
     by_series,
     cells_of,
     counter_rate,
@@ -68,6 +70,10 @@ def aggregated(
         if isinstance(part, SeriesTimes):
             assert isinstance(samples, _Counts)
             samples.add_series(part, bare)
+            continue
+        if isinstance(part, CountedEntries):
+            assert isinstance(samples, _Counts)
+            samples.add_counted(part, bare)
             continue
         entries, values = _in_windows(evaluation, part, node, needs, windows, bare)
         if len(entries):
@@ -167,6 +173,9 @@ class _Counts(_Samples):
         self._weighs = needs.lines
         self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
         self._bytes: Ints = np.zeros((0, windows.intervals), np.int64)
+        self._has_bare = bool(windows.uncovered().any())
+        #: The series of entries that were counted where they are stored.
+        self._series_of: dict[int, tuple[Entries, Codes]] = {}
 
     def add(self, entries: Entries, values: Floats | None) -> None:
         if entries.are_at_one_time and not self._weighs:
@@ -198,6 +207,20 @@ class _Counts(_Samples):
         numbers = self._numbered(found if len(chosen) == len(found) else found.some(chosen))
         self._counts = _grown(self._counts, self.series.count)
         tally_series(chosen, numbers, found.offsets, found.times_ns, edges, bare, self._counts)
+
+    def add_counted(self, found: CountedEntries, bare: Mask) -> None:
+        """Add entries that are counted by interval already. `bare` are the intervals that no window includes."""
+        entries, counts = found.entries, found.counts
+        if self._has_bare:
+            counts = np.where(bare[found.first : found.first + counts.shape[1]], 0, counts)
+            used: Mask = np.asarray(counts.any(axis=1))
+            entries, counts = entries.filtered(used), counts[used]
+        known = self._series_of.get(id(entries))
+        if known is None:
+            # The entries are kept too: while they are, no others have their identity.
+            known = self._series_of[id(entries)] = entries, self._numbered(entries)
+            self._counts = _grown(self._counts, self.series.count)
+        add_rows(known[1], counts, found.first, self._counts)
 
     def block(self) -> Block:
         values = self.windows.totals(self._counts[: self.series.count])

@@ -45,6 +45,14 @@ def number_words(places, codes, number_of, count, out):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
+def add_rows(series, counts, first, out):  # type: ignore[no-untyped-def]
+    """Add the numbers of each row to those of its series, from the interval `first` on."""
+    for row in range(len(series)):
+        for interval in range(counts.shape[1]):
+            out[series[row], first + interval] += counts[row, interval]
+
+
+@njit(cache=True, nogil=True)
 def count_places(places, counts):  # type: ignore[no-untyped-def]
     """Count how often each place comes. A negative one is the last."""
     for i in range(len(places)):

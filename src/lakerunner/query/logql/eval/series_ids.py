@@ -20,6 +20,7 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import encoded
 from lakerunner.query.logql.eval.kernels import (
+    add_rows,
     count_places,
     number_codes,
     number_rows,
@@ -343,4 +344,5 @@ def warm() -> None:
     places = np.zeros(1, np.int32)
     places.flags.writeable = False
     count_places(places, np.zeros(1, np.int64))
+    add_rows(np.zeros(1, np.int32), np.zeros((1, 1), np.int64), 0, np.zeros((1, 1), np.int64))
     number_words(places, np.zeros(1, np.int32), np.zeros(1, np.int32), 1, np.empty(1, np.int32))

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, njit, types
+import numba
+from numba import njit, types
 from numba.extending import intrinsic
+
+# Its types are not known.
+_numba: Any = numba
+_carray, _Pointer = _numba.carray, _numba.types.CPointer
 
 
 def _kernel_call(generator: Any) -> Any:
@@ -18,7 +23,7 @@ def _kernel_call(generator: Any) -> Any:
 
 @_kernel_call
 def _pointer(typing_context: Any, address: Any) -> Any:
-    signature = types.CPointer(types.uint8)(types.int64)
+    signature = _Pointer(types.uint8)(types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
@@ -28,4 +33,4 @@ def _pointer(typing_context: Any, address: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def bytes_at(address, size):  # type: ignore[no-untyped-def]
-    return carray(_pointer(address), (size,))
+    return _carray(_pointer(address), (size,))

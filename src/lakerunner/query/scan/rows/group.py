@@ -234,6 +234,54 @@ class GroupReader(GroupPages):
                     self.opened.opener.decoded.offer(self._times_key(name), found[name], found[name].nbytes)
         return {name: found[name] for name in wanted}
 
+    def cold_span(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array] | None:
+        """The stored values of flat columns with pages of the same rows, of the rows from `begin` up to `end`.
+
+        None: kernels cannot read them, or some were asked for before, so that `columns` keeps what it reads of them.
+        """
+        layouts = [self.layout(name) for name in names]
+        pages, start, stop = None, 0, self.rows
+        if (layout := layouts[0]) is not None:
+            if any(other is None or other.first_rows is not layout.first_rows for other in layouts):
+                return None
+            first, last = layout.first_rows.searchsorted((begin, end - 1), "right").tolist()
+            if last - first + 1 <= _MOST_PAGES * len(layout):
+                pages = tuple(range(first - 1, last))
+                start, stop = int(layout.first_rows[first - 1]), int(layout.first_rows[last])
+        elif any(other is not None for other in layouts):
+            return None
+        cache = self.opened.opener.decoded
+        for name in names:
+            key = self._cache_key(name, pages)
+            if cache.is_known(key) or cache.has(key) or cache.has(self._cache_key(name, None)):
+                return None
+            cache.ask(key)
+        span = begin - start, end - start
+        found: list[pa.Array] | None = self.guarded(lambda: self._cold_span(names, pages, stop - start, span))
+        return found
+
+    def _cold_span(
+        self, names: Sequence[str], pages: tuple[int, ...] | None, row_count: int, span: tuple[int, int]
+    ) -> list[pa.Array] | None:
+        wanted = []
+        for name, (field, leaves) in zip(names, self.leaf_bytes(dict.fromkeys(names, pages)), strict=True):
+            form = self.form(name, leaves[0]) if len(leaves) == 1 else None
+            if form is None:
+                return None
+            wanted.append(Wanted(field.type, form, leaves[0], row_count, *span))
+        self._tally.decoded += len(names)
+        found = columns_of(wanted)
+        return None if any(array is None for array in found) else found
+
+    def is_coded_text(self, name: str) -> bool:
+        """Whether it is a column of texts with a dictionary."""
+        return self._is_text(name) and self.chunk(name).has_dictionary_page
+
+    def dictionary_bytes(self, name: str) -> int:
+        """The bytes of the dictionary of a column in the file."""
+        chunk = self.chunk(name)
+        return chunk.data_page_offset - chunk.begin
+
     def id_runs(self, name: str) -> IdRuns | None:
         """Where the rows of each id lie; None if the rows are not sorted by this column of ids."""
         found = self.kept_id_runs(name)

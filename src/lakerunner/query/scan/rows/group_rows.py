@@ -14,6 +14,7 @@ from lakerunner.query.scan.rows.evaluate import Ints
 from lakerunner.query.scan.rows.group import KEPT_AT_ONCE, GroupReader
 from lakerunner.query.scan.rows.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.row_columns import compact, group_batch, without_dictionaries
+from lakerunner.query.scan.rows.row_counts import RowCounts, row_counts
 
 T = TypeVar("T")
 #: Of a smaller share of the rows of a group, ids are read from their pages alone.
@@ -42,6 +43,13 @@ class ReadableRows(Protocol):
         """A time in the interval (edges[j], edges[j + 1]] that has the times of all rows; None if they must be read.
 
         Of a row group that lies in one interval, they need not be read, unless what is made of the rows is kept.
+        """
+        ...
+
+    def counts(self, time: str, columns: Sequence[str], edges: Ints) -> RowCounts | None:
+        """The rows by their interval (edges[j], edges[j + 1]] and by their value in these columns.
+
+        None: they must be read, because more than one of the columns has values, or what is made of them is kept.
         """
         ...
 
@@ -92,10 +100,16 @@ class GroupRows:
         def read(edges: Ints | None) -> pa.RecordBatch:
             return group_batch(self.group, self.rows, columns, apart=apart, edges=edges)
 
-        if self.condition is None or not (self._are_very_few or (self.again and self._are_few)):
+        if not self._is_batch_kept:
             return read(None if self.is_kept else edges)
+        assert self.condition is not None
         what = "batch", self.condition.number, None if columns is None else tuple(columns), apart
         return self.group.remembered(what, lambda: compact(read(None)), lambda made: int(made.get_total_buffer_size()))
+
+    @property
+    def _is_batch_kept(self) -> bool:
+        """Whether what is read of the rows is kept under their condition."""
+        return self.condition is not None and (self._are_very_few or (self.again and self._are_few))
 
     @property
     def _are_very_few(self) -> bool:
@@ -114,6 +128,11 @@ class GroupRows:
             return None
         first, last = np.searchsorted(edges, (bounds.low, bounds.high))
         return int(bounds.low) if first == last and 0 < first < len(edges) else None
+
+    def counts(self, time: str, columns: Sequence[str], edges: Ints) -> RowCounts | None:
+        if self.is_kept or self._is_batch_kept:
+            return None
+        return row_counts(self.group, self.rows, time, columns, edges)
 
     def __len__(self) -> int:
         return len(self.rows)

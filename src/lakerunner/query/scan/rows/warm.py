@@ -11,6 +11,7 @@ from lakerunner.query.scan.rows import (
     id_runs,
     page_columns,
     page_index,
+    row_counts,
     substring,
     thrift,
 )
@@ -36,6 +37,7 @@ KERNELS = (
     substring.mark,
     automaton.run,
     coarse_times._begin_of_each,
+    row_counts._count,
     id_runs._read_hex,
     id_runs._ascends,
     id_runs._rows_of,
@@ -61,6 +63,7 @@ SHARES = (
     substring.warm,
     automaton.warm,
     coarse_times.warm,
+    row_counts.warm,
     id_runs.warm,
 )
 
