@@ -56,7 +56,9 @@ _SMALL_ROWS = 8_192
 _FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
 #: With two cores, the caller's thread reads columns of so few bytes: a second thread would save no elapsed time,
 #: because both wait for the interpreter's lock.
-_LIGHT_BYTES = 1 << 18 if _CORES <= 2 else 0
+_LIGHT_BYTES = 1 << 17 if _CORES <= 2 else 0
+#: And if so few bytes of them are wanted, so that most of the time is not that of kernels, beside which others can run.
+_FEW_BYTES = 64 << 10
 #: Of a large segment, no more rows are read before some are given to the caller.
 _MOST_CANDIDATES = 1 << 17
 
@@ -366,7 +368,10 @@ class _Unordered(Generic[T]):
         if sum(name in opened.footer.fields for name in columns) > _FEW_COLUMNS:
             return None
         rows = candidate_rows(group, left)
-        return None if rows is None or len(rows) > _FEW_CANDIDATES else rows
+        if rows is None or len(rows) > _FEW_CANDIDATES:
+            return None
+        wanted_bytes = group.stored_bytes((self._scan.signal.time_column, *columns)) * len(rows) // group.rows
+        return rows if wanted_bytes <= _FEW_BYTES else None
 
     def _read(self, work: _GroupWork, spend: Spend) -> _Outcome[T]:
         tally = RowTally()
