@@ -281,10 +281,12 @@ class _Quantiles(_Samples):
     def _cells(self, entries: Entries) -> Ints:
         """The place of every entry in the matrix of counts, which grows by rows; -1 outside of all intervals."""
         series, number = self._numbered(entries), self.windows.intervals
+        # They are kept until all are read.
+        out = allocated(len(entries), np.int64)
         if entries.are_at_one_time and (interval := _one_interval(entries, self.windows)) >= 0:
-            of_one: Ints = series.astype(np.int64)
-            return of_one if number == 1 else of_one * number + interval
-        out = np.empty(len(entries), np.int64)
+            np.multiply(series, number, out=out)
+            out += interval
+            return out
         cells_of(series, _intervals(entries, self.windows), number, out)
         return out
 

@@ -52,13 +52,12 @@ _READY = 2 * _CORES
 _POLL_S = 0.1
 #: Row groups with fewer rows are read on the caller's thread: a change of threads would take longer.
 _SMALL_ROWS = 8_192
-#: Row groups are read at once if page bounds leave no more rows, of no more columns: one or two pages of each.
-_FEW_CANDIDATES, _FEW_COLUMNS = 32_768, 4
+#: Row groups are read at once if page bounds leave no more rows, of no more columns and bytes: one or two pages of
+#: each. With more bytes, kernels take most of the time, and another thread can run beside them.
+_FEW_CANDIDATES, _FEW_COLUMNS, _FEW_BYTES = 32_768, 4, 64 << 10
 #: With two cores, the caller's thread reads columns of so few bytes: a second thread would save no elapsed time,
 #: because both wait for the interpreter's lock.
 _LIGHT_BYTES = 1 << 17 if _CORES <= 2 else 0
-#: And if so few bytes of them are wanted, so that most of the time is not that of kernels, beside which others can run.
-_FEW_BYTES = 64 << 10
 #: Of a large segment, no more rows are read before some are given to the caller.
 _MOST_CANDIDATES = 1 << 17
 
