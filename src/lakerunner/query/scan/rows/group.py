@@ -19,12 +19,11 @@ from lakerunner.query.scan.rows.coarse_times import coarse_times
 from lakerunner.query.scan.rows.decided import Condition
 from lakerunner.query.scan.rows.dictionaries import with_dictionary
 from lakerunner.query.scan.rows.evaluate import Ints, Survivors, Test, overflow_values
-from lakerunner.query.scan.rows.group_pages import GroupPages
+from lakerunner.query.scan.rows.group_values import MOST_PAGES, GroupValues
 from lakerunner.query.scan.rows.id_runs import IdRuns
 from lakerunner.query.scan.rows.opened import OpenedSegment
-from lakerunner.query.scan.rows.page_file import LeafBytes, decode
 from lakerunner.query.scan.rows.page_index import Pages
-from lakerunner.query.scan.rows.page_values import KeptTexts, Mask, Wanted, columns_of, tested_texts
+from lakerunner.query.scan.rows.page_values import KeptTexts, Mask, tested_texts
 from lakerunner.query.scan.rows.pieces import ChosenRows, Piece, TakenTogether, every_row
 from lakerunner.query.scan.rows.predicate import Ref
 from lakerunner.query.scan.rows.request import RowTally, Spend
@@ -33,8 +32,6 @@ from lakerunner.store.nanos import SUFFIX
 T = TypeVar("T")
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _NS = pa.timestamp("ns", "UTC")
-#: If more of its pages are needed, the whole column is read, which later scans can use too.
-_MOST_PAGES = 0.7
 #: If more of the rows of its pages are needed, whole pages of a text column are decoded.
 _MOST_OF_PAGES = 0.8
 #: As many rows of a condition are remembered when it is first asked: a trace that was read is read again.
@@ -43,7 +40,7 @@ KEPT_AT_ONCE = 256
 _ROWS_BYTES = 512
 
 
-class GroupReader(GroupPages):
+class GroupReader(GroupValues):
     def __init__(
         self,
         opened: OpenedSegment,
@@ -163,8 +160,8 @@ class GroupReader(GroupPages):
             return None
         chosen = self._choice(rows)
         pages, layout = self._needed(name, chosen)
-        cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
-        if cache.is_known(key) or cache.has(key) or cache.has(self._cache_key(name, None)):
+        cache, key = self.opened.opener.decoded, self.cache_key(name, pages)
+        if cache.is_known(key) or cache.has(key) or cache.has(self.cache_key(name, None)):
             return None
         if self._piece_of(name, chosen) is not None:
             return None
@@ -197,13 +194,9 @@ class GroupReader(GroupPages):
 
     def _is_plain_text(self, name: str) -> bool:
         """Whether it is a column of texts without a dictionary, of which no value is in the overflow."""
-        if not self._is_text(name) or self._is_settled or self.bounds(name).all_null:
+        if not self.is_text(name) or self._is_settled or self.bounds(name).all_null:
             return False
         return not self.chunk(name).has_dictionary_page and not self.footer.may_overflow(name, self.number)
-
-    def _is_text(self, name: str) -> bool:
-        field = self.footer.fields.get(name)
-        return field is not None and bool(field.type == pa.string())
 
     def column(self, name: str, rows: Ints) -> pa.Array:
         """The values of a column at the rows, which must ascend. Times are in nanoseconds."""
@@ -234,54 +227,6 @@ class GroupReader(GroupPages):
                     self.opened.opener.decoded.offer(self._times_key(name), found[name], found[name].nbytes)
         return {name: found[name] for name in wanted}
 
-    def cold_span(self, names: Sequence[str], begin: int, end: int) -> list[pa.Array] | None:
-        """The stored values of flat columns with pages of the same rows, of the rows from `begin` up to `end`.
-
-        None: kernels cannot read them, or some were asked for before, so that `columns` keeps what it reads of them.
-        """
-        layouts = [self.layout(name) for name in names]
-        pages, start, stop = None, 0, self.rows
-        if (layout := layouts[0]) is not None:
-            if any(other is None or other.first_rows is not layout.first_rows for other in layouts):
-                return None
-            first, last = layout.first_rows.searchsorted((begin, end - 1), "right").tolist()
-            if last - first + 1 <= _MOST_PAGES * len(layout):
-                pages = tuple(range(first - 1, last))
-                start, stop = int(layout.first_rows[first - 1]), int(layout.first_rows[last])
-        elif any(other is not None for other in layouts):
-            return None
-        cache = self.opened.opener.decoded
-        for name in names:
-            key = self._cache_key(name, pages)
-            if cache.is_known(key) or cache.has(key) or cache.has(self._cache_key(name, None)):
-                return None
-            cache.ask(key)
-        span = begin - start, end - start
-        found: list[pa.Array] | None = self.guarded(lambda: self._cold_span(names, pages, stop - start, span))
-        return found
-
-    def _cold_span(
-        self, names: Sequence[str], pages: tuple[int, ...] | None, row_count: int, span: tuple[int, int]
-    ) -> list[pa.Array] | None:
-        wanted = []
-        for name, (field, leaves) in zip(names, self.leaf_bytes(dict.fromkeys(names, pages)), strict=True):
-            form = self.form(name, leaves[0]) if len(leaves) == 1 else None
-            if form is None:
-                return None
-            wanted.append(Wanted(field.type, form, leaves[0], row_count, *span))
-        self._tally.decoded += len(names)
-        found = columns_of(wanted)
-        return None if any(array is None for array in found) else found
-
-    def is_coded_text(self, name: str) -> bool:
-        """Whether it is a column of texts with a dictionary."""
-        return self._is_text(name) and self.chunk(name).has_dictionary_page
-
-    def dictionary_bytes(self, name: str) -> int:
-        """The bytes of the dictionary of a column in the file."""
-        chunk = self.chunk(name)
-        return chunk.data_page_offset - chunk.begin
-
     def id_runs(self, name: str) -> IdRuns | None:
         """Where the rows of each id lie; None if the rows are not sorted by this column of ids."""
         found = self.kept_id_runs(name)
@@ -298,11 +243,11 @@ class GroupReader(GroupPages):
         return self.opened.opener.decoded.get(self._runs_key(name))
 
     def _runs_key(self, name: str) -> tuple[Any, ...]:
-        return *self._cache_key(name, None), "runs"
+        return *self.cache_key(name, None), "runs"
 
     def remembered(self, what: Hashable, make: Callable[[], T], size_bytes: Callable[[T], int]) -> T:
         """What was made of all rows of the group before, from the cache of the process; else what is made now."""
-        cache, key = self.opened.opener.decoded, (*self._cache_key("", None), what)
+        cache, key = self.opened.opener.decoded, (*self.cache_key("", None), what)
         found: T | None = cache.get(key)
         if found is None:
             found = make()
@@ -335,7 +280,7 @@ class GroupReader(GroupPages):
         return Piece(kept).at(self._choice(rows))
 
     def _times_key(self, name: str) -> tuple[Any, ...]:
-        return *self._cache_key(name, None), "ns"
+        return *self.cache_key(name, None), "ns"
 
     def _stored(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
         found: dict[str, pa.Array] = {}
@@ -382,11 +327,11 @@ class GroupReader(GroupPages):
         for span, members in together.items():
             row_count = self.rows if span is None else sum(end - start for start, end in span)
             cuts = {} if span is None else self._cuts({name: needed[name][0] for name in members}, span, chosen)
-            arrays = self._decoded({name: needed[name][0] for name in members}, row_count, cuts)
+            arrays = self.decoded({name: needed[name][0] for name in members}, row_count, cuts)
             for name, array in zip(members, arrays, strict=True):
                 self._tally.decoded += 1
                 pages, layout = needed[name]
-                cache, key = self.opened.opener.decoded, self._cache_key(name, pages)
+                cache, key = self.opened.opener.decoded, self.cache_key(name, pages)
                 if name in cuts:
                     assert span is not None
                     cache.ask(key)
@@ -411,21 +356,18 @@ class GroupReader(GroupPages):
             return {}
         cache = self.opened.opener.decoded
         return {
-            name: (begin, end) for name, pages in members.items() if not cache.is_known(self._cache_key(name, pages))
+            name: (begin, end) for name, pages in members.items() if not cache.is_known(self.cache_key(name, pages))
         }
 
     def _known(self, name: str, pages: tuple[int, ...] | None, layout: Pages | None) -> Piece | None:
         """The pages as an earlier scan has decoded them, if they are in the cache of the process."""
         cache = self.opened.opener.decoded
-        whole = cache.get(self._cache_key(name, None))
-        found = cache.get(self._cache_key(name, pages)) if whole is None and pages is not None else whole
+        whole = cache.get(self.cache_key(name, None))
+        found = cache.get(self.cache_key(name, pages)) if whole is None and pages is not None else whole
         if found is None:
             return None
         self._tally.decoded_hits += 1
         return Piece(found) if whole is not None else Piece(found, pages, layout)
-
-    def _cache_key(self, name: str, pages: tuple[int, ...] | None) -> tuple[Any, ...]:
-        return self.opened.segment.key, self.opened.generation, self.number, name, pages
 
     def _needed(self, name: str, chosen: ChosenRows) -> tuple[tuple[int, ...] | None, Pages | None]:
         """The pages with a wanted row, which are the same for all leaves of the column; None means the whole chunk."""
@@ -433,37 +375,7 @@ class GroupReader(GroupPages):
         if layout is None:
             return None, None
         pages = chosen.pages(layout)
-        return (None, None) if len(pages) > _MOST_PAGES * len(layout) else (pages, layout)
-
-    def _decoded(
-        self,
-        pages_of: Mapping[str, tuple[int, ...] | None],
-        row_count: int,
-        cuts: Mapping[str, tuple[int, int]],
-    ) -> list[pa.Array]:
-        """Decode the given pages of each column, which must hold the same rows; of some, only the rows of `cuts`."""
-        found: dict[str, pa.Array] = {}
-        others: list[tuple[pa.Field, list[LeafBytes]]] = []
-        wanted: dict[str, Wanted] = {}
-        read = dict(zip(pages_of, self.leaf_bytes(pages_of), strict=True))
-        for name, (field, leaves) in read.items():
-            form = self.form(name, leaves[0]) if len(leaves) == 1 and row_count else None
-            if form is None:
-                others.append((field, leaves))
-            else:
-                wanted[name] = Wanted(field.type, form, leaves[0], row_count, *cuts.get(name, (0, row_count)))
-        for name, values in zip(wanted, columns_of(list(wanted.values())), strict=True):
-            if values is None:
-                others.append(read[name])
-            else:
-                found[name] = values
-        if others:
-            rest = [leaf for _, leaves in others for leaf in leaves]
-            arrays = decode([field for field, _ in others], rest, row_count)
-            for (field, _), array in zip(others, arrays, strict=True):
-                begin, end = cuts.get(field.name, (0, row_count))
-                found[field.name] = array.slice(begin, end - begin)
-        return [found[name] for name in pages_of]
+        return (None, None) if len(pages) > MOST_PAGES * len(layout) else (pages, layout)
 
 
 def _among(some: tuple[Ints, pa.Array], rows: Ints) -> pa.Array | None:
