@@ -10,7 +10,7 @@ from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.always_present import always_present
 from lakerunner.query.logql.entries import ERROR
-from lakerunner.query.logql.eval.needs import absorbed, needs_of, without_idle_parsers
+from lakerunner.query.logql.eval.needs import absorbed, needs_of, without_idle_stages
 from lakerunner.query.logql.needed import condition_names
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.printer import print_expr
@@ -131,7 +131,7 @@ def _with_selectors(
 ) -> tuple[Candidate, ...]:
     """As in Loki, a parser that nothing reads is left out. A rule may have it or not."""
     selector = inner.range.selector
-    selectors = dict.fromkeys((without_idle_parsers(selector, needs_of(inner, outer, outer_op)), selector))
+    selectors = dict.fromkeys((without_idle_stages(selector, needs_of(inner, outer, outer_op)), selector))
     return tuple(dataclasses.replace(candidate, selection=_selection(each)) for each in selectors)
 
 

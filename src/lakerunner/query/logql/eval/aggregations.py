@@ -31,7 +31,7 @@ from lakerunner.query.logql.eval.kernels import (
     tally_weights,
     window_sums,
 )
-from lakerunner.query.logql.eval.needs import Needs, without_idle_parsers
+from lakerunner.query.logql.eval.needs import Needs, without_idle_stages
 from lakerunner.query.logql.eval.series_ids import Codes, Labelled, series_ids
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.eval.source import EntrySource
@@ -61,7 +61,7 @@ def aggregated(
     """The value of a range aggregation at every step."""
     samples = _kind(node, windows)(evaluation, node, needs, windows)
     bare = windows.uncovered()
-    selector = without_idle_parsers(node.range.selector, needs)
+    selector = without_idle_stages(node.range.selector, needs)
     by = needs.by if isinstance(samples, _Counts) and not needs.lines else None
     edges = None if isinstance(samples, _Values) else windows.edges
     number = _number(node, selector, needs)
@@ -120,8 +120,7 @@ def _in_windows(
     values = None
     if node.range.unwrap is not None:
         entries, values = unwrapped(entries, node.range.unwrap, evaluation.check_time)
-    # As in Loki, a line that a parser failed on is there like others.
-    refuse_failed(entries, needs.keeps_errors or node.op == "absent_over_time")
+    refuse_failed(entries, needs.keeps_errors)
     return entries, values
 
 

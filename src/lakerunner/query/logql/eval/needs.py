@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import ERROR
 from lakerunner.query.logql.needed import condition_names
+from lakerunner.query.logql.stages.template import parse as parse_template
+from lakerunner.query.logql.stages.template.reads import reads
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 #: The sum over series of these is the same aggregation over the entries of all the series.
@@ -20,8 +23,8 @@ _ABSORBED = {"sum": _SUMMABLE, "max": frozenset({"max_over_time"}), "min": froze
 #: Vector aggregations that make one series of each group.
 _FOLDS = frozenset({"sum", "avg", "min", "max", "count", "stddev", "stdvar"})
 _OF_LINES = frozenset({"bytes_over_time", "bytes_rate"})
-#: Stages that only add labels. Without a reader of labels they change nothing.
-_PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser)
+#: Stages that read labels from the line. Loki does not run them if nothing reads a label, `unpack` neither.
+_PARSERS = (ast.Json, ast.Logfmt, ast.Regexp, ast.PatternParser, ast.Unpack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +87,60 @@ def needs_of(node: ast.RangeAggregate, outer: ast.Grouping | None = None, outer_
             names |= {name for each in unwrap.filters for name in condition_names(each.condition)}
         if not reaches_parser:
             names |= {ERROR}
-    keeps_errors = reaches_parser and (ERROR in (by or ()) or _asks_about_errors(node.range))
-    return Needs(by, without or frozenset(), names, node.op in _OF_LINES, keeps_errors)
+    lines = node.op in _OF_LINES
+    keeps_errors = reaches_parser and (ERROR in (by or ()) or _asks_about_errors(node.range, lines))
+    return Needs(by, without or frozenset(), names, lines, keeps_errors)
 
 
-def without_idle_parsers(selector: ast.LogSelector, needs: Needs) -> ast.LogSelector:
-    """The selector without parsers whose labels nothing reads.
+def without_idle_stages(selector: ast.LogSelector, needs: Needs) -> ast.LogSelector:
+    """The selector without lines that nothing reads and without parsers whose labels nothing reads.
 
-    As in Loki, lines that such a parser would fail on then count like others.
+    As in Loki, entries that such a stage would fail on then count like others.
     """
-    if needs.names != frozenset() or needs.keeps_errors:
-        return selector
-    stages = [each for each in selector.stages if not _is_idle(each)]
-    if any(not isinstance(stage, (*_PARSERS, ast.LineFilter, ast.Decolorize)) for stage in stages):
-        return selector
-    return replace(selector, stages=tuple(each for each in stages if not isinstance(each, _PARSERS)))
+    stages = _read_stages(selector.stages, needs.lines)
+    if needs.names == frozenset() and not needs.keeps_errors and not any(map(_reads_labels, stages)):
+        stages = tuple(each for each in stages if not isinstance(each, _PARSERS))
+    return replace(selector, stages=stages)
 
 
-def _asks_about_errors(log_range: ast.LogRange) -> bool:
+def _read_stages(stages: Sequence[ast.Stage], lines: bool) -> tuple[ast.Stage, ...]:
+    """The stages without filters that keep everything, and without lines that no filter, parser or count reads.
+
+    >>> stages = [ast.LineFormat("{{.a}}"), ast.Json(), ast.LineFormat("{{.b}}")]
+    >>> len(_read_stages(stages, lines=True)), len(_read_stages(stages, lines=False))
+    (3, 2)
+    """
+    read: list[ast.Stage] = []
+    is_read = lines
+    for stage in reversed(stages):
+        is_read |= isinstance(stage, (*_PARSERS, ast.LineFilter))
+        if not _is_idle(stage) and (is_read or not isinstance(stage, ast.LineFormat)):
+            read.append(stage)
+    return tuple(reversed(read))
+
+
+def _reads_labels(stage: ast.Stage) -> bool:
+    """Whether Loki runs parsers for the stage. It does not for those that choose labels: keep and drop."""
+    match stage:
+        case ast.LabelFilter():
+            return True
+        case ast.LineFormat(template=template):
+            return _has_fields(template)
+        case ast.LabelFormat(assignments=assignments):
+            return any(not each.is_template or _has_fields(each.value) for each in assignments)
+        case _:
+            return False
+
+
+def _has_fields(template: str) -> bool:
+    return reads(parse_template(template)).labels != frozenset()
+
+
+def _asks_about_errors(log_range: ast.LogRange, lines: bool) -> bool:
     """Whether a stage reads the label that says that an earlier stage failed."""
     filters = log_range.unwrap.filters if log_range.unwrap is not None else ()
-    for stage in (*log_range.selector.stages, *filters):
+    for stage in (*_read_stages(log_range.selector.stages, lines), *filters):
         match stage:
-            case _ if _is_idle(stage):
-                pass
             case ast.LabelFilter(condition=condition):
                 if ERROR in condition_names(condition):
                     return True
