@@ -95,8 +95,9 @@ def test_series_outside_the_windows_do_not_count_for_the_limit() -> None:
 
 
 def test_entries_that_failed_or_have_a_series_each_stay_entries() -> None:
-    alone = entries_of([Entry(number, {"id": str(number)}) for number in range(20)])
-    assert SeriesTimes.of(alone, frozenset({"id"})) is None
+    alone = [Entry(number, {"id": str(number)}) for number in range(65)]
+    assert SeriesTimes.of(entries_of(alone), frozenset({"id"})) is None
+    assert SeriesTimes.of(entries_of(alone[:64]), frozenset({"id"})) is not None
     alike = entries_of([Entry(20 - number, {"id": "a"}) for number in range(20)])
     found = SeriesTimes.of(alike, frozenset({"id"}))
     assert found is not None and found.times_ns.tolist() == list(range(1, 21))

@@ -19,6 +19,8 @@ from lakerunner.query.series.arrays import offsets_of
 
 #: With fewer entries per series, looking at each entry takes no longer.
 _LEAST_PER_SERIES = 4
+#: So few series are cheap to keep, and to parse the lines of their row group again may take long.
+_FEW_SERIES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class SeriesTimes:
             return None
         found = series_ids(by)
         series = found.of(entries)
-        if found.count * _LEAST_PER_SERIES > len(entries):
+        if found.count > max(len(entries) // _LEAST_PER_SERIES, _FEW_SERIES):
             return None
         first = np.empty(found.count, np.int64)
         # Of equal places the last assignment counts.
