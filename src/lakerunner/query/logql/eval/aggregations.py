@@ -18,6 +18,7 @@ from lakerunner.query.logql.eval.counted import CountedEntries
 from lakerunner.query.logql.eval.failures import refuse_failed
 from lakerunner.query.logql.eval.kernels import (
     add_rows,
+    add_totals,
     by_series,
     cells_of,
     counter_rate,
@@ -194,7 +195,7 @@ class _Counts(_Samples):
         if interval >= 0:
             series, totals = self._limited(self.series.totals, entries)
             self._counts = _grown(self._counts, self.series.count)
-            np.add.at(self._counts[:, interval], series, totals)
+            add_totals(series, totals, interval, self._counts)
 
     def add_series(self, found: SeriesTimes, bare: Mask) -> None:
         """Add entries by their series. `bare` are the intervals that no window includes."""

@@ -12,6 +12,8 @@ from lakerunner.model.samples import neumaier
 #: Odd factors with well mixed bits, for hashing rows of codes.
 _FACTOR, _FINISH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
+#: Of the bits of a hash that stand beside a number. The highest one would make it negative.
+_TAG_BITS = np.uint64(0x7FFFFFFF)
 #: Bytes of a text that are hashed and compared at once.
 _WORD = np.uint64(8)
 
@@ -53,11 +55,34 @@ def add_rows(series, counts, first, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def count_places(places, counts):  # type: ignore[no-untyped-def]
-    """Count how often each place comes. A negative one is the last."""
+def count_words(places, codes, number_of, count, series, totals):  # type: ignore[no-untyped-def]
+    """Count entries by `codes[place]`, which are numbered as `number_words` does: once per place, not per entry.
+
+    Writes each number with a count, as long as the codes at most. Returns how many of these there are, and the new
+    count of numbers.
+    """
+    counts = np.zeros(len(codes), np.int32)
     for i in range(len(places)):
         place = places[i]
-        counts[place if place >= 0 else len(counts) - 1] += 1
+        counts[place if place >= 0 else len(codes) - 1] += 1
+    used = 0
+    for place in range(len(codes)):
+        if counts[place]:
+            number = number_of[codes[place]]
+            if number < 0:
+                number = count
+                number_of[codes[place]] = number
+                count += 1
+            series[used], totals[used] = number, counts[place]
+            used += 1
+    return used, count
+
+
+@njit(cache=True, nogil=True)
+def add_totals(series, totals, interval, out):  # type: ignore[no-untyped-def]
+    """Add numbers of entries of one interval to those of their series."""
+    for i in range(len(series)):
+        out[series[i], interval] += totals[i]
 
 
 @njit(cache=True, nogil=True)
@@ -155,30 +180,38 @@ def _same_bytes(one, at, other, start, length):  # type: ignore[no-untyped-def]
     return _word(one, at + last) == _word(other, start + last)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _tag(hashed):  # type: ignore[no-untyped-def]
+    """The upper bits of a hash, above those of a number of 32 bits."""
+    return np.int64((hashed >> _SHIFT) & _TAG_BITS) << np.int64(32)
+
+
 @njit(cache=True, nogil=True)
 def number_texts(data, offsets, known, ends, hashes, table, count, out):  # type: ignore[no-untyped-def]
     """Number texts in the order of their first use. Returns the new count.
 
     Text n of the known ones ends at `ends[n]` of the bytes `known` and begins where the one before it ends. `known`,
-    `ends` and `hashes` have room for all texts; `table` is as for `number_rows`.
+    `ends` and `hashes` have room for all texts; `table` is as for `number_rows`, with a tag beside each number: texts
+    that differ rarely have the same one.
     """
     slots = len(table)
     used = np.int64(ends[count - 1]) if count else np.int64(0)
     for i in range(len(out)):
         start, length = np.uint64(offsets[i]), np.uint64(offsets[i + 1] - offsets[i])
         hashed = _text_hash(data, start, length)
-        slot = np.int64(hashed & np.uint64(slots - 1))
+        slot, tag = np.int64(hashed & np.uint64(slots - 1)), _tag(hashed)
         while True:
-            number = table[slot]
-            if number < 0:
-                number = count
+            entry = table[slot]
+            number = np.int32(entry)
+            if entry < 0:
+                number = np.int32(count)
                 until = used + np.int64(length)
                 known[used:until] = data[offsets[i] : offsets[i + 1]]
                 used = until
-                ends[number], hashes[number], table[slot] = used, hashed, number
+                ends[number], hashes[number], table[slot] = used, hashed, tag | np.int64(number)
                 count += 1
                 break
-            if hashes[number] == hashed:
+            if entry ^ tag == np.int64(number):
                 begin = np.uint64(ends[number - 1]) if number else np.uint64(0)
                 if np.uint64(ends[number]) - begin == length and _same_bytes(known, begin, data, start, length):
                     break
@@ -195,7 +228,7 @@ def rehash_texts(hashes, count, table):  # type: ignore[no-untyped-def]
         slot = np.int64(hashes[number] & np.uint64(slots - 1))
         while table[slot] >= 0:
             slot = (slot + 1) & (slots - 1)
-        table[slot] = number
+        table[slot] = _tag(hashes[number]) | np.int64(number)
 
 
 @njit(cache=True, nogil=True)

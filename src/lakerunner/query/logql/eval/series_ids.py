@@ -21,7 +21,8 @@ from lakerunner.model.text_bytes import text_bytes
 from lakerunner.query.logql.entries import encoded
 from lakerunner.query.logql.eval.kernels import (
     add_rows,
-    count_places,
+    add_totals,
+    count_words,
     number_codes,
     number_rows,
     number_texts,
@@ -115,14 +116,9 @@ class _OneLabel(SeriesIds):
     def totals(self, entries: Labelled) -> tuple[Codes, Ints]:
         """Values are counted before they are numbered: entries that have the same one are looked at once."""
         places, codes = self._places(entries)
-        counts = np.zeros(len(codes), np.int64)
-        count_places(places, counts)
-        used = np.flatnonzero(counts)
-        series = np.empty(len(used), np.int32)
-        words = used.astype(np.int32)
-        words.flags.writeable = False
-        self.count = number_words(words, codes, self._series_of_code, self.count, series)
-        return series, counts[used]
+        series, totals = np.empty(len(codes), np.int32), np.empty(len(codes), np.int64)
+        used, self.count = count_words(places, codes, self._series_of_code, self.count, series, totals)
+        return series[:used], totals[:used]
 
     def _places(self, entries: Labelled) -> tuple[Codes, Codes]:
         """For every entry a place among codes, which have room in `_series_of_code`. A place of -1 is the last one."""
@@ -249,7 +245,7 @@ class _Dictionary:
         self._known = np.empty(0, np.uint8)
         self._ends = np.empty(0, np.int32)
         self._hashes = np.empty(0, np.uint64)
-        self._table = np.full(2, -1, np.int32)
+        self._table = np.full(2, -1, np.int64)
         #: The dictionary of the last batch, and our code for each of its codes. The last one is for null.
         self._last: pa.Array | None = None
         self._place: Codes = np.zeros(1, np.int32)
@@ -323,7 +319,7 @@ class _Dictionary:
             self._ends = np.append(self._ends[: self._texts], np.empty(more, np.int32))
             self._hashes = np.append(self._hashes[: self._texts], np.empty(more, np.uint64))
         if len(self._table) < 2 * (self._texts + texts):
-            self._table = np.full(power_of_two(2 * (self._texts + texts)), -1, np.int32)
+            self._table = np.full(power_of_two(2 * (self._texts + texts)), -1, np.int64)
             rehash_texts(self._hashes, self._texts, self._table)
 
 
@@ -343,6 +339,8 @@ def warm() -> None:
     number_rows(np.zeros((1, 1), np.int32), known, table, 0, np.empty(1, np.int32))
     places = np.zeros(1, np.int32)
     places.flags.writeable = False
-    count_places(places, np.zeros(1, np.int64))
+    totals = np.empty(1, np.int64)
+    count_words(places, np.zeros(1, np.int32), np.zeros(1, np.int32), 1, np.empty(1, np.int32), totals)
+    add_totals(np.zeros(1, np.int32), totals, 0, np.zeros((1, 1), np.int64))
     add_rows(np.zeros(1, np.int32), np.zeros((1, 1), np.int64), 0, np.zeros((1, 1), np.int64))
     number_words(places, np.zeros(1, np.int32), np.zeros(1, np.int32), 1, np.empty(1, np.int32))
