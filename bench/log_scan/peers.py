@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench.log_scan.cases import Case, cases
 from bench.log_scan.lines import lake
-from bench.log_scan.times import Times, best
+from bench.log_scan.times import Times, times_of
 
 from lakerunner.model.errors import Missing
 
@@ -92,11 +92,16 @@ class PeerProcess:
         if not self._ours.recv():
             raise Missing(f"{name} is not installed", hint="pip install -e '.[bench]'")
 
-    def ask(self, case: Case, runs: int) -> tuple[int, Times]:
-        """The answer, and the best times of the runs after it."""
-        self._ours.send((case.name, runs))
-        answer, cpu_ms, wall_ms = self._ours.recv()
-        return answer, Times(cpu_ms, wall_ms)
+    def answer(self, case: Case) -> int:
+        return int(self._asked(case, False))
+
+    def times(self, case: Case) -> Times:
+        found: Times = self._asked(case, True)
+        return found
+
+    def _asked(self, case: Case, is_timed: bool) -> Any:
+        self._ours.send((case.name, is_timed))
+        return self._ours.recv()
 
     def close(self) -> None:
         self._ours.send(None)
@@ -109,10 +114,9 @@ def _serve(connection: Connection, name: str, folder: Path, rows: int) -> None:
     connection.send(peer is not None)
     by_name = {case.name: case for case in cases(records)}
     while peer is not None and (asked := connection.recv()) is not None:
-        case, runs = by_name[asked[0]], asked[1]
-        answer = peer(case)
-        times = best(partial(peer, case), runs, 0)
-        connection.send((answer, times.cpu_ms, times.wall_ms))
+        name, is_timed = asked
+        call = partial(peer, by_name[name])
+        connection.send(times_of(call) if is_timed else call())
 
 
 def _dialect(where: str) -> str:

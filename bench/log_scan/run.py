@@ -1,8 +1,8 @@
 """Runs the cases: `python -m bench log_scan` prints one JSON line per figure, `--quick` over a million records alone.
 
-Times are CPU milliseconds of a process, all threads, and elapsed ones: the best of several runs. Cold means
-that no column was decoded before; hot, that the same was asked before. Bytes are those that a fresh process asks of the
-store, as a share of the columns that a full scan would read. `targets.py` says what is wanted.
+Times are CPU milliseconds of a process, all threads, and elapsed ones: the best of several runs, in which all take
+turns. Cold means that no column was decoded before; hot, that the same was asked before. Bytes are those that a fresh
+process asks of the store, as a share of the columns that a full scan would read. `targets.py` says what is wanted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,7 +25,7 @@ from bench.log_scan.lines import Lake, lake
 from bench.log_scan.peers import FLOOR, PEERS, PeerProcess
 from bench.log_scan.source import Segments
 from bench.log_scan.targets import Measured, figures, growth
-from bench.log_scan.times import Times, best
+from bench.log_scan.times import best, times_of
 from bench.served.report import Report, say
 
 from lakerunner.model.errors import Missing
@@ -117,16 +118,29 @@ def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Re
             answer = ask(case, RowsOpener(store, ObjectCache(store, Path(empty), 1)), fresh)
             cold_opener = RowsOpener(store, cache)
             hot_opener = RowsOpener(store, cache, decoded=ByteLru(DECODED_BYTES))
-            of_peers: dict[str, Times] = {}
             for name, peer in peers.items():
-                theirs, of_peers[name] = peer.ask(case, runs)
+                theirs = peer.answer(case)
                 assert name == FLOOR or theirs == answer, f"{case.name}: {answer}, but {name} says {theirs}"
+            calls = {
+                "cold": partial(ask, case, cold_opener, RowTally()),
+                "hot": partial(ask, case, hot_opener, RowTally()),
+            }
+            # What is asked a second time is kept for the third.
+            for name in ("cold", "hot", "hot"):
+                calls[name]()
+            # All take turns, because the cores of a shared machine may be slower for seconds.
+            turns = [
+                {name: times_of(call) for name, call in calls.items()}
+                | {name: peer.times(case) for name, peer in peers.items()}
+                for _ in range(runs)
+            ]
+            times = {name: best(turn[name] for turn in turns) for name in turns[0]}
             measured = found[case.name] = Measured(
                 case,
-                cold=best(lambda case=case, opener=cold_opener: ask(case, opener, RowTally()), runs, 1),
-                hot=best(lambda case=case, opener=hot_opener: ask(case, opener, RowTally()), runs, 2),
+                cold=times.pop("cold"),
+                hot=times.pop("hot"),
                 bytes_percent=100 * fresh.read_bytes / _full_scan_bytes(records, case),
-                peers=of_peers,
+                peers=times,
             )
             report.tell(*figures(rows, measured))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -17,14 +17,13 @@ class Times:
         yield "wall", self.wall_ms
 
 
-def best(call: Callable[[], int], runs: int, warming: int) -> Times:
-    """The best of the runs after some to warm up."""
-    for _ in range(warming):
-        call()
-    spent, elapsed = [], []
-    for _ in range(runs):
-        cpu, began = time.process_time(), time.perf_counter()
-        call()
-        spent.append(time.process_time() - cpu)
-        elapsed.append(time.perf_counter() - began)
-    return Times(min(spent) * 1e3, min(elapsed) * 1e3)
+def times_of(call: Callable[[], int]) -> Times:
+    cpu, began = time.process_time(), time.perf_counter()
+    call()
+    return Times((time.process_time() - cpu) * 1e3, (time.perf_counter() - began) * 1e3)
+
+
+def best(runs: Iterable[Times]) -> Times:
+    """The least CPU time and the least elapsed time of some runs."""
+    found = list(runs)
+    return Times(min(each.cpu_ms for each in found), min(each.wall_ms for each in found))

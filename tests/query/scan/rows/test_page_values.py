@@ -28,6 +28,8 @@ _CASES = {
     "wide integers": (pa.int64(), "DELTA_BINARY_PACKED", _wide),
     "coded integers": (pa.int64(), None, _wide),
     "integers": (pa.int32(), "DELTA_BINARY_PACKED", st.integers(-(2**31), 2**31 - 1)),
+    "flags": (pa.uint32(), None, st.integers(0, 2**32 - 1)),
+    "unsigned integers": (pa.uint32(), "DELTA_BINARY_PACKED", st.integers(0, 2**32 - 1)),
     "remainders": (pa.int16(), None, st.integers(0, 999)),
     "times": (pa.timestamp("us", "UTC"), "DELTA_BINARY_PACKED", st.integers(0, 2**50)),
     "floats": (pa.float64(), "BYTE_STREAM_SPLIT", st.floats(allow_nan=False)),

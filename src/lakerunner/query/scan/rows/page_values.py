@@ -29,7 +29,7 @@ T = TypeVar("T")
 _TEXT = pa.string()
 _CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 _INT32 = pa.int32()
-_INTEGERS = ((pa.int64(), 8), (pa.int32(), 4), (pa.int16(), 2))
+_INTEGERS = ((pa.int64(), 8), (pa.int32(), 4), (pa.uint32(), 4), (pa.int16(), 2))
 #: Pages differ; with so much more room than the first one asks for, it seldom has to grow.
 _SPARE = 1.1
 #: Texts of an array are counted in 32 bits.
