@@ -10,12 +10,12 @@ import pyarrow as pa
 
 
 def allocated(length: int, kind: type) -> npt.NDArray[Any]:
-    """Allocate an array of 8-byte numbers from Arrow's pool, which reuses memory pages.
+    """Allocate an array of numbers from Arrow's pool, which reuses memory pages.
 
     numpy would get fresh pages from the system each time. The system must clear them first, which took a third of the
     time of large rates.
     """
-    return np.frombuffer(pa.allocate_buffer(length * 8), kind, length)
+    return np.frombuffer(pa.allocate_buffer(length * np.dtype(kind).itemsize), kind, length)
 
 
 def offsets_of(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

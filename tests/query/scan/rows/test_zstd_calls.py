@@ -1,26 +1,37 @@
-"""Kernels decompress what the package zstandard compresses: at once or in parts, on every thread, and safely."""
+"""Kernels decompress what the package zstandard compresses: at once or in parts, by every library, and safely."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.query.scan.rows.zstd_calls import begin_stream, decompress, decompress_until, zstd_of_thread
+from lakerunner.query.scan.rows.zstd_calls import (
+    ZstdContext,
+    begin_stream,
+    decompress,
+    decompress_until,
+    libraries,
+    zstd_of_thread,
+)
 
 _bodies = st.one_of(st.binary(max_size=300), st.binary(min_size=1, max_size=9).map(lambda each: each * 40_000))
+
+_of_every_library = pytest.mark.parametrize("context", [ZstdContext(library) for library in libraries()])
 
 
 def _packed(body: bytes) -> np.ndarray:
     return np.frombuffer(zstandard.ZstdCompressor().compress(body), np.uint8)
 
 
+@_of_every_library
 @given(body=_bodies, data=st.data())
-def test_at_once_and_in_parts(body: bytes, data: st.DataObject) -> None:
-    zstd, packed, into = zstd_of_thread(), _packed(body), np.zeros(len(body) + 8, np.uint8)
+def test_at_once_and_in_parts(context: ZstdContext, body: bytes, data: st.DataObject) -> None:
+    zstd, packed, into = context.numbers, _packed(body), np.zeros(len(body) + 8, np.uint8)
     assert decompress(zstd, packed, 0, len(packed), into, len(body)) == len(body)
     assert into[: len(body)].tobytes() == body
     into[:] = 0
@@ -31,9 +42,10 @@ def test_at_once_and_in_parts(body: bytes, data: st.DataObject) -> None:
         assert into[:until].tobytes() == body[:until] and not into[until:].any()
 
 
+@_of_every_library
 @given(body=st.binary(min_size=1, max_size=300), data=st.data())
-def test_damaged_bytes_are_refused(body: bytes, data: st.DataObject) -> None:
-    zstd, packed, into = zstd_of_thread(), _packed(body), np.zeros(len(body), np.uint8)
+def test_damaged_bytes_are_refused(context: ZstdContext, body: bytes, data: st.DataObject) -> None:
+    zstd, packed, into = context.numbers, _packed(body), np.zeros(len(body), np.uint8)
     kept = data.draw(st.integers(0, len(packed) - 1))
     assert decompress(zstd, packed, 0, kept, into, len(into)) != len(body) or kept == 0
     progress = np.zeros(2, np.int64)

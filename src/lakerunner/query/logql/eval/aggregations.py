@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.model.labels import LabelSet
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
@@ -52,6 +53,8 @@ _Found = TypeVar("_Found")
 
 _NS_PER_S = 1_000_000_000
 _NO_TIMES: Ints = np.zeros(0, np.int64)
+#: Series times intervals: their numbers have 32 bits.
+_MOST_CELLS = (1 << 31) - 1
 #: Windows of more intervals are cheaper to sum value by value.
 _FEW_INTERVALS = 16
 
@@ -265,7 +268,7 @@ class _Quantiles(_Samples):
     def __init__(self, evaluation: Evaluation, node: ast.RangeAggregate, needs: Needs, windows: Windows) -> None:
         super().__init__(evaluation, node, needs, windows)
         self._counts: Ints = np.zeros((0, windows.intervals), np.int64)
-        self._pieces: list[tuple[Ints, Floats]] = []
+        self._pieces: list[tuple[Codes, Floats]] = []
 
     def add(self, entries: Entries, values: Floats | None) -> None:
         assert values is not None
@@ -278,16 +281,24 @@ class _Quantiles(_Samples):
         values.flags.writeable = False
         self._pieces.append((cells, values))
 
-    def _cells(self, entries: Entries) -> Ints:
+    def _cells(self, entries: Entries) -> Codes:
         """The place of every entry in the matrix of counts, which grows by rows; -1 outside of all intervals."""
         series, number = self._numbered(entries), self.windows.intervals
-        # They are kept until all are read.
-        out = allocated(len(entries), np.int64)
-        if entries.are_at_one_time and (interval := _one_interval(entries, self.windows)) >= 0:
-            np.multiply(series, number, out=out)
-            out += interval
-            return out
-        cells_of(series, _intervals(entries, self.windows), number, out)
+        if self.series.count * number > _MOST_CELLS:
+            raise LimitHit(
+                f"cannot answer the query: {self.series.count:,} series of {number:,} intervals are too many",
+                hint="narrow the selector, shorten the range or widen the step",
+            )
+        interval = _one_interval(entries, self.windows) if entries.are_at_one_time else -1
+        if interval == 0 and number == 1:
+            return series
+        # They are kept until all entries are read.
+        out: Codes = allocated(len(entries), np.int32)
+        if interval >= 0:
+            np.multiply(series, np.int32(number), out=out)
+            out += np.int32(interval)
+        else:
+            cells_of(series, _intervals(entries, self.windows), number, out)
         return out
 
     def block(self) -> Block:

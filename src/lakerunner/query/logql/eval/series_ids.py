@@ -31,6 +31,7 @@ from lakerunner.query.logql.eval.kernels import (
     rehash,
     rehash_texts,
 )
+from lakerunner.query.series.arrays import allocated
 from lakerunner.query.series.label_columns import LabelColumn, LabelColumns
 from lakerunner.query.series.label_list import LabelList
 
@@ -109,7 +110,8 @@ class _OneLabel(SeriesIds):
 
     def of(self, entries: Labelled) -> Codes:
         places, codes = self._places(entries)
-        out = np.empty(len(entries), np.int32)
+        # Callers may keep it until all entries are read.
+        out = allocated(len(entries), np.int32)
         self.count = number_words(places, codes, self._series_of_code, self.count, out)
         return out
 

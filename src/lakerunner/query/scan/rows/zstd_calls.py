@@ -1,13 +1,18 @@
 """Decompresses zstd within kernels, so that a column of many pages is read in one call, without the interpreter's lock.
 
-The library is the one in the package zstandard, whose CFFI module knows where the functions are. Kernels get the
-addresses as arguments: a kernel that has them as constants could not be kept on the disk.
+Kernels get the addresses of the library's functions as arguments: a kernel that has them as constants could not be kept
+on the disk. The library is the system's if that is new enough: it decodes texts in an eighth less time, because part of
+it is written in assembly. Otherwise it is the one in the package zstandard, whose CFFI module knows where its functions
+are.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,9 +22,21 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 Numbers = npt.NDArray[np.int64]
+#: The addresses of functions by their names.
+Library = dict[str, int]
 
 #: What `zstd_of_thread` holds, by place.
 _CONTEXT, _DECOMPRESS, _STREAM, _RESET = range(4)
+_FUNCTIONS = (
+    "ZSTD_decompressDCtx",
+    "ZSTD_decompressStream_simpleArgs",
+    "ZSTD_DCtx_reset",
+    "ZSTD_createDCtx",
+    "ZSTD_freeDCtx",
+)
+_SYSTEM_LIBRARY = "libzstd.so.1"
+#: 1.5.2, which has the decoder in assembly.
+_OLDEST_SYSTEM_VERSION = 1_05_02
 #: A call of zstd's that forgets what was decompressed in part: ZSTD_reset_session_only.
 _SESSION_ONLY = 1
 _WORD = ir.IntType(64)
@@ -29,20 +46,48 @@ _of_thread = threading.local()
 NO_ZSTD: Numbers = np.zeros(4, np.int64)
 
 
+class ZstdContext:
+    """A context of a library. `numbers` is what kernels need, as long as this lives."""
+
+    def __init__(self, library: Library) -> None:
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p)(library["ZSTD_createDCtx"])
+        self._free = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p)(library["ZSTD_freeDCtx"])
+        self._address: int | None = create()
+        if self._address is None:
+            raise MemoryError("no memory for a context of zstd")
+        self.numbers: Numbers = np.array([self._address, *(library[name] for name in _FUNCTIONS[:3])], np.int64)
+
+    def __del__(self) -> None:
+        self._free(self._address)
+
+
+def libraries() -> Iterator[Library]:
+    """The libraries that this machine has, the best one first."""
+    try:
+        system = ctypes.CDLL(_SYSTEM_LIBRARY)
+        if system.ZSTD_versionNumber() >= _OLDEST_SYSTEM_VERSION:
+            yield {name: ctypes.cast(getattr(system, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}
+    except (OSError, AttributeError):
+        # It is absent, or lacks a function.
+        pass
+    # Its types are not known.
+    backend: Any = importlib.import_module("zstandard.backend_cffi")
+    ffi, lib = backend.ffi, backend.lib
+    yield {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _FUNCTIONS}
+
+
+@functools.cache
+def _library() -> Library:
+    return next(libraries())
+
+
 def zstd_of_thread() -> Numbers:
     """What kernels need to decompress on this thread: its context, and the addresses of functions."""
-    found: Numbers | None = getattr(_of_thread, "zstd", None)
+    found: ZstdContext | None = getattr(_of_thread, "context", None)
     if found is None:
-        # Its types are not known.
-        backend: Any = importlib.import_module("zstandard.backend_cffi")
-        ffi, lib = backend.ffi, backend.lib
-        # Kept as long as the thread: the array has only its address.
-        _of_thread.context = ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
-        functions = ("ZSTD_decompressDCtx", "ZSTD_decompressStream_simpleArgs", "ZSTD_DCtx_reset")
-        pointers = (_of_thread.context, *(ffi.addressof(lib, name) for name in functions))
-        found = np.array([int(ffi.cast("uintptr_t", pointer)) for pointer in pointers], np.int64)
-        _of_thread.zstd = found
-    return found
+        # Kept as long as the thread.
+        found = _of_thread.context = ZstdContext(_library())
+    return found.numbers
 
 
 @njit(cache=True, nogil=True)
