@@ -170,6 +170,37 @@ def test_damaged_bytes_are_an_error_or_do_no_harm(case: str, *, checksums: bool)
     assert errors > (80 if checksums else 0)
 
 
+def _number(value: int) -> bytes:
+    """A signed number as Thrift writes it."""
+    left, found = (value << 1) ^ (value >> 63), bytearray()
+    while left > 0x7F:
+        found.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*found, left])
+
+
+@pytest.mark.parametrize("field", [2, 3, 5])
+@pytest.mark.parametrize("size", [-1, 1 << 31, (1 << 62) - 1])
+def test_impossible_sizes_are_refused(field: int, size: int) -> None:
+    """The sums of a few such numbers would be small again."""
+    sizes = {number: size if number == field else 0 for number in (2, 3, 5)}
+    # Kind and two sizes, then the head of a data page with its number of values.
+    head = b"".join(b"\x15" + _number(each) for each in (0, sizes[2], sizes[3]))
+    head += b"\x2c\x15" + _number(sizes[5]) + b"\x00\x00"
+    with pytest.raises(ValueError, match="impossible size"):
+        page_heads(np.frombuffer(head, np.uint8))
+
+
+def test_a_dictionary_with_more_words_than_bytes_is_refused() -> None:
+    body = _written(pa.array(["a", "b"] * 40), None, 1 << 20, nullable=True, codec="none", checksums=False)
+    field, leaf, rows = _leaf(body)
+    # The number of words is a byte of the dictionary's head.
+    at = leaf.dictionary.index(b"\x4c\x15\x04") + 2
+    broken = leaf.dictionary[:at] + _number(60) + leaf.dictionary[at + 1 :]
+    with pytest.raises(ValueError, match="more words"):
+        values_of(field, replace(leaf, dictionary=broken), rows)
+
+
 @pytest.mark.parametrize("codec", ["zstd", "none"])
 @pytest.mark.parametrize("nulls", [0, 0.3])
 def test_texts_are_tested_page_by_page(codec: str, nulls: float) -> None:

@@ -34,6 +34,8 @@ from lakerunner.query.scan.rows.zstd_calls import NO_ZSTD
 #: Numbers that Parquet gives to encodings and kinds of pages.
 PLAIN, PLAIN_DICTIONARY, RLE, DELTA, DELTA_LENGTH, RLE_DICTIONARY, BYTE_STREAM_SPLIT = 0, 2, 3, 5, 6, 8, 9
 _DICTIONARY_PAGE = 2
+#: A text begins with its length, and numbers of 32 bits are the smallest ones.
+_LEAST_WORD_BYTES = 4
 #: How the values of a column are stored.
 TEXTS, CODED_TEXTS, INTEGERS, CODED_INTEGERS, DOUBLES = range(5)
 _ENCODINGS = np.array(
@@ -94,6 +96,8 @@ def measured(plan, bodies):  # type: ignore[no-untyped-def]
         if usual:
             if size > column[MOST_BYTES] or column[WORD_BYTES] > column[MOST_BYTES]:
                 raise ValueError("pages are larger than their column")
+            if _LEAST_WORD_BYTES * column[WORDS] > column[WORD_BYTES]:
+                raise ValueError("a dictionary has more words than fit into it")
             if values != column[ROWS]:
                 raise ValueError("pages hold another number of rows than the index of pages says")
     return heads[:count]

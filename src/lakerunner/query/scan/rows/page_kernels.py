@@ -19,6 +19,8 @@ KIND, PAGE_BYTES, PACKED_BYTES, CRC, HAS_CRC, VALUES, ENCODING, LEVELS, ADDRESS 
 PARTS = 9
 #: The number that Parquet gives to data pages.
 _DATA_PAGE = 0
+#: Parquet counts in 32 bits with a sign.
+_MAX_SIZE = (1 << 31) - 1
 _MAX_WIDTH = 64
 #: Values of this many bits lie in eight bytes, wherever they begin.
 _SHORT_WIDTH = 57
@@ -60,8 +62,10 @@ def page_heads(body):  # type: ignore[no-untyped-def]
             else:
                 at = skip(body, at, kind)
         head[ADDRESS] = body.ctypes.data + at
-        if head[PACKED_BYTES] < 0 or head[PAGE_BYTES] < 0 or head[VALUES] < 0:
-            raise ValueError("a page has a negative size")
+        for size in (head[PACKED_BYTES], head[PAGE_BYTES], head[VALUES]):
+            # Sums of larger ones could pass the end of 64 bits, and so every check.
+            if size < 0 or size > _MAX_SIZE:
+                raise ValueError("a page has an impossible size")
         if at + head[PACKED_BYTES] > len(body):
             raise ValueError("a page is cut off")
         at += head[PACKED_BYTES]
