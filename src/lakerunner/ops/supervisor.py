@@ -25,7 +25,7 @@ from lakerunner.index.role import open_database
 from lakerunner.model.errors import BadInput, Conflict, LakeError, Unavailable
 from lakerunner.ops.child import Child, LogPump
 from lakerunner.ops.fork_server import ForkServer, Process, plain_env, reap_orphans
-from lakerunner.runtime.http import require_free_port
+from lakerunner.runtime.http import require_free_ports
 from lakerunner.runtime.retry import Backoff
 from lakerunner.runtime.run import SUPERVISOR_VARIABLE
 from lakerunner.runtime.settings import EMBEDDED, Settings
@@ -122,7 +122,7 @@ class Supervisor:
 
     def _assign_ports(self) -> None:
         http = self._settings.http
-        ports = [require_free_port(http.host, http.port and http.port + nth) for nth in range(len(self._roles))]
+        ports = require_free_ports(http.host, http.port, len(self._roles))
         self.addresses = tuple(
             RoleAddress(role, http.host, port) for role, port in zip(self._roles, ports, strict=True)
         )

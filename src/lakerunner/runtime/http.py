@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import uvicorn
 from starlette.routing import BaseRoute
@@ -96,9 +97,9 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def require_free_port(host: str, port: int) -> int:
-    """Return the port if it is free, or a free one for port 0. Raises BadInput when it is in use."""
-    listener = _bind(host, port)
-    with listener:
-        chosen: int = listener.getsockname()[1]
-    return chosen
+def require_free_ports(host: str, port: int, count: int) -> list[int]:
+    """Return the ports from this one on, or free ones for port 0. Raises BadInput when one of them is in use."""
+    with ExitStack() as held:
+        # All are held until the last one is chosen: the system may give a port again that was let go.
+        listeners = [held.enter_context(_bind(host, port and port + nth)) for nth in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
