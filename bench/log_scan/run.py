@@ -106,8 +106,8 @@ def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Re
         _started(folder, rows, chosen) as peers,
     ):
 
-        def ask(case: Case, opener: RowsOpener, tally: RowTally) -> int:
-            source = Segments(opener, records.segments, tally, pool)
+        def ask(case: Case, opener: RowsOpener, tally: RowTally | None = None) -> int:
+            source = Segments(opener, records.segments, tally or RowTally(), pool)
             asked = case.asked
             return sum(batch.num_rows for batch in source.rows(asked)) if isinstance(asked, RowScan) else asked(source)
 
@@ -122,8 +122,8 @@ def _measure(records: Lake, folder: Path, rows: int, chosen: _Chosen, report: Re
                 theirs = peer.answer(case)
                 assert name == FLOOR or theirs == answer, f"{case.name}: {answer}, but {name} says {theirs}"
             calls = {
-                "cold": partial(ask, case, cold_opener, RowTally()),
-                "hot": partial(ask, case, hot_opener, RowTally()),
+                "cold": partial(ask, case, cold_opener),
+                "hot": partial(ask, case, hot_opener),
             }
             # What is asked a second time is kept for the third.
             for name in ("cold", "hot", "hot"):
