@@ -50,7 +50,10 @@ def main() -> int:
         return 2
     with kept_folder(options.keep) as folder, postgres(folder / "lake") as (database, index_pid):
         records = _QUICK_RECORDS if options.quick else _RECORDS
-        own, loki = Lake(folder / "lake", index_pid, _MAX_SAMPLES), Loki(folder / "loki", binary)
+        own, loki = (
+            Lake(folder / "lake", index_pid, _MAX_SAMPLES, **dict(options.settings)),
+            Loki(folder / "loki", binary),
+        )
         other = find_peer("victoria-logs")
         victoria = VictoriaLogs(folder / "victoria-logs", other) if other is not None else None
         servers = [own, loki, *([] if victoria is None else [victoria])]

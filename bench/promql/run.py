@@ -66,7 +66,7 @@ def _bench(folder: Path, peers: Sequence[Peer], loaded: Sequence[MetricSet], opt
     report = Report()
     with postgres(folder / "lake") as (database, index_pid), ExitStack() as running:
         fill_lake(database, folder / "lake", loaded)
-        own = Lake(folder / "lake", index_pid, MAX_SAMPLES)
+        own = Lake(folder / "lake", index_pid, MAX_SAMPLES, **dict(options.settings))
         servers: list[Server] = [own, *peers]
         for server in servers:
             # Registered before the start, which may fail half way.

@@ -19,5 +19,21 @@ def read_options(name: str, description: str | None, quick: str) -> argparse.Nam
     parser.add_argument(
         "--cold", type=int, nargs="?", const=1, default=0, help="also measure this many turns after a restart"
     )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=_setting,
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="a setting of the measured lakerunner, such as query_row_cache_bytes=0; may be repeated",
+    )
     parser.add_argument("--keep", type=Path, help="folder that keeps the loaded servers for the next run")
     return parser.parse_args()
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name.replace(".", "_"), value

@@ -42,7 +42,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     segments = _QUICK_SEGMENTS if options.quick else _SEGMENTS
     with kept_folder(options.keep) as folder, postgres(folder / "lake") as (database, index_pid):
-        own = Lake(folder / "lake", index_pid, _MAX_SAMPLES)
+        own = Lake(folder / "lake", index_pid, _MAX_SAMPLES, **dict(options.settings))
         try:
             _fill(database, own.folder, segments)
             own.start()

@@ -13,6 +13,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.held_filters import HeldFilters
+from lakerunner.query.fanout.held_rows import HeldRows
 from lakerunner.query.fanout.open import local_workers, open_workers
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.limits import QueryLimits, Size
@@ -35,14 +36,23 @@ class Lake:
     """One per process; each query gets its own `LakeQuery`. Safe to share between threads."""
 
     def __init__(
-        self, database: Database, catalog: Catalog, workers: Workers, filters: HeldFilters | None = None
+        self,
+        database: Database,
+        catalog: Catalog,
+        workers: Workers,
+        filters: HeldFilters | None = None,
+        held: HeldRows | None = None,
     ) -> None:
-        """With `filters`, no worker is asked about segments that cannot match. They are closed with the lake."""
+        """With `filters`, no worker is asked about segments that cannot match. They are closed with the lake.
+
+        With `held`, no worker is asked again for the rows of a small answer over the same segments.
+        """
         self.database = database
         self._catalog = catalog
         self._workers = workers
         self._id_filters = IdFilters(database)
         self._filters = filters
+        self._held = held
 
     def query(
         self,
@@ -58,7 +68,9 @@ class Lake:
         With `only`, it reads these segments and no others.
         """
         planner = Planner(self._catalog, org_id, cancelled, only)
-        return LakeQuery(org_id, planner, self._workers, limits, cancelled, size=size, filters=self._filters)
+        return LakeQuery(
+            org_id, planner, self._workers, limits, cancelled, size=size, filters=self._filters, held=self._held
+        )
 
     def segments(self, org_id: uuid.UUID, signal: str, time_range: TimeRange) -> list[Segment]:
         """The org's live segments that overlap the range now."""
@@ -94,9 +106,10 @@ def open_lake(settings: Settings, database: Database, own_scans: str = "") -> La
     """
     alone = own_scans and not settings.query.workers.strip()
     workers = local_workers(settings, own_scans) if alone else open_workers(settings)
-    filter_bytes = settings.query.filter_cache_bytes
+    filter_bytes, row_bytes = settings.query.filter_cache_bytes, settings.query.row_cache_bytes
     filters = HeldFilters(filter_bytes, workers.filters) if filter_bytes and not alone else None
-    return Lake(database, _catalog(settings, database), workers, filters)
+    held = HeldRows(row_bytes) if row_bytes and not alone else None
+    return Lake(database, _catalog(settings, database), workers, filters, held)
 
 
 def _catalog(settings: Settings, database: Database) -> Catalog:

@@ -16,6 +16,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signals.metrics import METRICS
 from lakerunner.query.fanout.answer import EvaluateAnswer, SegmentAnswer, Workers
 from lakerunner.query.fanout.held_filters import HeldFilters
+from lakerunner.query.fanout.held_rows import HeldRows
 from lakerunner.query.fanout.protocol import EvaluateRequest, Fragment, Kind, Read, ScanRequest, SegmentObjects
 from lakerunner.query.language import Evaluated, NoSegments, RowPlan, StepPlan, received_steps
 from lakerunner.query.limits import CostMeter, QueryLimits, Size
@@ -59,10 +60,12 @@ class LakeQuery:
         *,
         size: Size = Size.LARGE,
         filters: HeldFilters | None = None,
+        held: HeldRows | None = None,
     ) -> None:
         self.org_id = org_id
         self.size = size
         self._filters = filters
+        self._held = held
         self.query_id = uuid.uuid4()
         self.stats = QueryStats()
         self.limits = limits or QueryLimits()
@@ -112,6 +115,7 @@ class LakeQuery:
             replace(self.limits, timeout_s=timeout_s),
             cancelled,
             filters=self._filters,
+            held=self._held,
         )
 
     @property
@@ -240,6 +244,20 @@ class LakeQuery:
         self._count(planned)
         segments = SegmentObjects.of_all(planned.segments)
         few = plan.scan.limit is not None and plan.scan.limit <= LATE_ROWS
+        question = self._held.question(plan, segments) if few and self._held is not None else None
+        if self._held is None or question is None:
+            yield from self._found_rows(plan, segments, few=few)
+            return
+        batches = self._held.find(question)
+        if batches is None:
+            batches = list(self._found_rows(plan, segments, few=few))
+            if not self.stats.segments_failed:
+                self._held.offer(question, batches)
+        else:
+            self.stats.held(len(segments), sum([batch.num_rows for batch in batches]))
+        yield from batches
+
+    def _found_rows(self, plan: RowPlan, segments: Sequence[SegmentObjects], *, few: bool) -> Iterator[pa.RecordBatch]:
         if few or plan.schema is not None:
             # Else all segments decide about the columns of the answer.
             segments = self._not_excluded(plan, segments)

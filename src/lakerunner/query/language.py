@@ -202,6 +202,8 @@ class RowPlan(Plan):
     schema: pa.Schema | None = None
     #: Whether a row of the answer is made of rows that lie in several segments: one worker reads them all.
     together: bool = False
+    #: Whether the answer follows from the canonical text, the scan and the stored rows, whenever it is asked for.
+    repeatable: bool = False
 
     @property
     def condition(self) -> Predicate:

@@ -40,3 +40,8 @@ SEGMENTS_EXCLUDED = Counter(
     "Segments that an API asked no worker about, because filters in its memory excluded them.",
     registry=QUERY_METRICS,
 )
+ROWS_HELD = Counter(
+    "lakerunner_query_rows_held",
+    "Queries that an API asked no worker about, because it had their rows in its memory.",
+    registry=QUERY_METRICS,
+)

@@ -123,6 +123,13 @@ class QueryStats:
             for name, count in (("groups", sum(groups.values())), *groups.items()):
                 self.row_scan[name] = self.row_scan.get(name, 0) + count
 
+    def held(self, segments: int, rows: int) -> None:
+        """Segments whose rows were found for an earlier query."""
+        with self._lock:
+            self.segments_read += segments
+            self.rows += rows
+            self.row_scan["segments_held"] = self.row_scan.get("segments_held", 0) + segments
+
     def lost(self, segment_ids: Sequence[str], reason: str) -> None:
         """Segments that no worker could read."""
         with self._lock:

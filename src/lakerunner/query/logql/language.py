@@ -153,6 +153,8 @@ class LogRows(RowPlan):
         end_ns = max(end_ns, start_ns + 1)
         self.canonical, self.times, self.options = parsed.canonical, times, options
         self._encoded, self._selector = parsed.encoded, selector
+        # A template may show the time at which it runs.
+        self.repeatable = not has_templates(selector)
         # What is asked of workers: each of them chooses the stored columns itself.
         self.scan = RowScan(
             LOGS,

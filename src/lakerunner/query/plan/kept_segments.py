@@ -14,7 +14,7 @@ from lakerunner.model.time import TimeRange
 
 T = TypeVar("T")
 #: How much is kept of one list. A list of more segments keeps nothing: next to reading them, planning is little.
-_MAX_MADE, _MAX_SEGMENTS = 16, 256
+_MAX_MADE, _MAX_SEGMENTS = 32, 256
 
 
 class KeptSegments(list[Segment]):

@@ -60,6 +60,7 @@ LANGUAGE = Rows()
 
 class RowsPlan(RowPlan):
     language: ClassVar[str] = Rows.name
+    repeatable = True
 
     def __init__(self, scan: RowScan, times: QueryTimes, options: QueryOptions) -> None:
         self.scan, self.times, self.options = scan, times, options

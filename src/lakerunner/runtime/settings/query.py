@@ -66,6 +66,11 @@ class QuerySettings(Section):
         description="Memory of an API for filters of segments of logs and traces: no worker is "
         "asked about segments that they exclude; 0: none.",
     )
+    row_cache_bytes: Annotated[int, Field(ge=0)] = Field(
+        33_554_432,
+        description="Memory of an API for log records and spans that limited queries found: no worker is asked for "
+        "them again while the segments are the same; 0: none.",
+    )
     fetches: Annotated[int, Field(ge=1, le=256)] = Field(
         16, description="Segments that a worker fetches and reads concurrently."
     )
