@@ -84,11 +84,14 @@ class SparkCluster:
         """The Java processes of the executors that run now."""
         found = []
         for worker in self._workers:
-            try:
+            children: list[psutil.Process] = []
+            with contextlib.suppress(psutil.Error):
                 children = psutil.Process(worker.pid).children()
-                found += [each for each in children if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
-            except psutil.Error:
-                continue
+            for each in children:
+                # One that ends meanwhile hides no other.
+                with contextlib.suppress(psutil.Error):
+                    if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()):
+                        found.append(each)
         return found
 
     def worker_pids(self) -> list[int]:
