@@ -87,6 +87,16 @@ def test_strange_traces_are_searched(get: Get) -> None:
     assert {each["value"] for each in values} == set(STRANGE)
 
 
+def test_times_that_no_row_can_have_are_refused(get: Get) -> None:
+    metric, ended = "{ } | quantile_over_time(duration, .5)", "3635-01-24T03:36:17.745944Z"
+    for start in ("60000000000", "3000-01-01T00:00:00Z", ended):
+        for query in ("{ }", metric):
+            answer = get("/api/search", q=query, start=start, end=ended)
+            assert answer.status_code == 400 and "start must be before end" in answer.text, (start, answer.text)
+    long = get("/api/search", q="{ }", start="0", end=ended)
+    assert long.status_code == 422 and "api.max_range_s" in long.text
+
+
 @pytest.mark.slow
 def test_very_large_traces_are_limited_by_name(get: Get, two_orgs: TwoOrgs) -> None:
     start_ns = time.time_ns() - 300 * 10**9

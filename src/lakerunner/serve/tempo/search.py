@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from lakerunner.model.errors import BadInput, Bug
-from lakerunner.model.time import MAX_TIME_NS
 from lakerunner.query.lake_query import LakeQuery
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.strings import quote
@@ -84,7 +83,7 @@ def read_search(params: Params) -> SearchRequest:
 
 def run_search(api: Api, asked: SearchRequest, query: RunningQuery) -> tuple[Iterator[pa.RecordBatch], LakeQuery]:
     """The traces as they are found, newest first, and the account of what is read for them."""
-    times = QueryTimes.of_ns(asked.bounds.start_ns, min(asked.bounds.end_ns, MAX_TIME_NS), 0)
+    times = QueryTimes.of_ns(asked.bounds.start_ns, asked.bounds.end_ns, 0)
     question = Question(TRACEQL, asked.text, times, limit=asked.limit)
     plan = api.service.compile(question, query.caller)
     if not isinstance(plan, SearchPlan):

@@ -42,7 +42,7 @@ def read_bounds(params: Params) -> Bounds:
 
 
 def parse_time_ns(name: str, text: str) -> int:
-    """Seconds, nanoseconds or an RFC 3339 time.
+    """Seconds, nanoseconds or an RFC 3339 time, at most the latest time that a stored row can have.
 
     >>> parse_time_ns("start", "1793527800.5"), parse_time_ns("start", "1793527800000000001")
     (1793527800500000000, 1793527800000000001)
@@ -56,7 +56,8 @@ def parse_time_ns(name: str, text: str) -> int:
         except ValueError:
             raise _bad(name, text) from None
         since = moment - _EPOCH
-        return (since.days * 86_400 + since.seconds) * NS_PER_S + int((parts[2] or "0").ljust(9, "0"))
+        time_ns = (since.days * 86_400 + since.seconds) * NS_PER_S + int((parts[2] or "0").ljust(9, "0"))
+        return min(time_ns, MAX_TIME_NS)
     raise _bad(name, text)
 
 
