@@ -1,10 +1,11 @@
 """Decode raw objects to tables, in rows per CPU second, against the wire decoder alone on the same bytes.
 
-Run `PYTHONPATH=src:. python bench/decode.py [rows]`. It prints one JSON line per case.
+It prints one JSON line per case.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 
 from lakerunner.formats.options import Options
 from lakerunner.formats.read import read_object
+from lakerunner.model.signal import Signal
 from lakerunner.model.signals import LOGS, METRICS, TRACES
 from tests.formats.otlp_samples import log_batches, metric_batches, trace_batches
 from tests.formats.test_otlp_json import otlp_json
@@ -89,8 +91,13 @@ def report(case: str, rows: int, seconds: float, peer_seconds: float | None = No
     sys.stdout.write(orjson.dumps(line).decode() + "\n")
 
 
-def main(rows: int) -> None:
-    sources = {
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="decode a tenth of the records")
+    parser.add_argument("--rows", type=int, help="records of each kind (default 200,000)")
+    options = parser.parse_args()
+    rows = options.rows or (20_000 if options.quick else 200_000)
+    sources: dict[str, tuple[Signal, Any, list[Any]]] = {
         "otlp logs": (LOGS, logs_pb2.LogsData, list(log_batches(rows))),
         "otlp spans": (TRACES, trace_pb2.TracesData, list(trace_batches(rows))),
         "otlp points, 10 per series": (METRICS, metrics_pb2.MetricsData, list(metric_batches(rows, series=rows // 10))),
@@ -125,4 +132,4 @@ def main(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
+    main()

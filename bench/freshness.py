@@ -31,14 +31,16 @@ _TIMEOUT_S = 120.0
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objects", type=int, default=200)
-    parser.add_argument("--every", type=float, default=0.5)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the objects")
+    parser.add_argument("--objects", type=int, help="objects to write (default 200)")
+    parser.add_argument("--every", type=float, default=0.5, help="seconds between two of them")
     args = parser.parse_args()
+    objects = args.objects or (20 if args.quick else 200)
     folder = Path(tempfile.mkdtemp(prefix="lakerunner-bench-"))
     serve = ServeProcess(folder, module="lakerunner")
     try:
         serve.start().await_all_ready()
-        took = measure(serve, Settings(data=DataSettings(dir=folder)), args.objects, args.every)
+        took = measure(serve, Settings(data=DataSettings(dir=folder)), objects, args.every)
     finally:
         serve.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -42,11 +42,12 @@ _SETTLE_S = 15.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench idle")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--cold", action="store_true")
+    parser = argparse.ArgumentParser(prog="bench idle", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="watch it for ten seconds")
+    parser.add_argument("--seconds", type=float, help="how long to watch it while it is idle (default 60)")
+    parser.add_argument("--cold", action="store_true", help="without compiled kernels, and with queries from the start")
     chosen = parser.parse_args()
-    seconds = chosen.seconds
+    seconds = chosen.seconds or (10.0 if chosen.quick else 60.0)
     with tempfile.TemporaryDirectory(prefix="lakerunner-idle-", ignore_cleanup_errors=True) as folder:
         data_dir = Path(folder) / "data"
         env = {**os.environ, "LAKERUNNER_DATA_DIR": str(data_dir), "LAKERUNNER_HTTP_PORT": "0"}
@@ -62,7 +63,7 @@ def main() -> int:
         try:
             _await_ready(data_dir, serve)
             took_s = round(time.monotonic() - began_s, 1)
-            _say("seconds_to_ready", took_s, cpu_s=round(_cpu_s(serve.pid), 1), cold=chosen.cold)
+            _say("all roles are ready", took_s, "s", cpu_s=round(_cpu_s(serve.pid), 1), cold=chosen.cold)
             if chosen.cold:
                 _first_queries(data_dir, Path(folder) / "kernels" / MARK, began_s, serve.pid)
                 return 0
@@ -72,9 +73,11 @@ def main() -> int:
             took_s = time.monotonic() - began_s
             cores = {name: (cpu_s - before.get(name, 0.0)) / took_s for name, cpu_s in _cpu_of_each(serve.pid).items()}
             busy = {name: round(each, 4) for name, each in cores.items() if each > 0.0005}
-            _say("idle_cores", round(sum(cores.values()), 4), processes=busy)
+            _say("cores while idle", round(sum(cores.values()), 4), "cores", os.cpu_count(), processes=busy)
             sizes = {name: _pss_mib(int(name.split()[0])) for name in _cpu_of_each(serve.pid)}
-            _say("pss_mib", round(sum(sizes.values())), processes={name: round(mib) for name, mib in sizes.items()})
+            whole_mib = psutil.virtual_memory().total >> 20
+            each_mib = {name: round(mib) for name, mib in sizes.items()}
+            _say("memory while idle (PSS)", round(sum(sizes.values())), "MiB", whole_mib, processes=each_mib)
         finally:
             serve.terminate()
             serve.wait(60)
@@ -105,7 +108,7 @@ def _first_queries(data_dir: Path, mark: Path, began_s: float, pid: int) -> None
         if found and found["data"]["result"]:
             break
         time.sleep(0.2)
-    _say("seconds_to_first_rows", round(time.monotonic() - began_s, 1), answer_s=took_s, refused=refused)
+    _say("first rows are found", round(time.monotonic() - began_s, 1), "s", answer_s=took_s, refused=refused)
     end_s = time.time()
     steps = {"start": f"{end_s - 180:.0f}", "end": f"{end_s:.0f}", "step": "15"}
     rate = "sum by (job) (rate(http_server_request_duration_seconds_count[1m]))"
@@ -118,7 +121,7 @@ def _first_queries(data_dir: Path, mark: Path, began_s: float, pid: int) -> None
     }
     for name, (path, fields) in usual.items():
         (_, first_s), (_, second_s) = _ask(port, path, fields), _ask(port, path, fields)
-        _say(f"first_{name}_query_s", first_s, again_s=second_s, compiling=not mark.exists())
+        _say(f"first query of {name}", first_s, "s", again_s=second_s, compiling=not mark.exists())
     compiled.join()
 
 
@@ -135,14 +138,21 @@ def _tell_compiled(mark: Path, began_s: float, pid: int) -> None:
     end = time.monotonic() + _READY_S
     while not mark.exists():
         if time.monotonic() > end:
-            _say("kernels_not_compiled_within_s", _READY_S)
+            _say("kernels are not compiled yet", _READY_S, "s")
             return
         time.sleep(0.1)
-    _say("seconds_to_all_kernels", round(time.monotonic() - began_s, 1), cpu_s=round(_cpu_s(pid), 1))
+    _say("all kernels are compiled", round(time.monotonic() - began_s, 1), "s", cpu_s=round(_cpu_s(pid), 1))
 
 
-def _say(figure: str, value: float, **more: object) -> None:
-    sys.stdout.write(orjson.dumps({"case": "idle", "figure": figure, "value": value, **more}).decode() + "\n")
+def _say(case: str, value: float, unit: str, machine: int | None = None, **more: object) -> None:
+    """`machine` is what the machine has in all."""
+    peer = None if machine is None else "machine"
+    ratio = None if machine is None else round(value / machine, 4)
+    line = {
+        "bench": "idle", "case": case, "value": value, "unit": unit, "better": "lower",
+        "peer": peer, "peer_value": machine, "ratio": ratio, **more,
+    }  # fmt: skip
+    sys.stdout.write(orjson.dumps(line).decode() + "\n")
     sys.stdout.flush()
 
 

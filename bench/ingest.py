@@ -292,13 +292,15 @@ def scratch_folder() -> Iterator[Path]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--full", action="store_true", help="use the sizes of the published figures")
     for name in ROWS:
         parser.add_argument(f"--{name}", type=int, help=f"number of records of {name}")
-    parser.add_argument("--rounds", type=int, default=2, help="number of rounds; the best counts")
+    parser.add_argument("--rounds", type=int, help="number of rounds, of which the best counts (default 2)")
     parser.add_argument("--growth", action="store_true", help="also measure 250k to 2M records, doubling")
     parser.add_argument("--objects", type=Path, default=Path(tempfile.gettempdir()) / "lakerunner-bench")
     chosen = parser.parse_args()
+    rounds = chosen.rounds or (1 if chosen.quick else 2)
     sizes = ROWS if chosen.full else QUICK_ROWS
     # The pool is created before any thread starts.
     context = multiprocessing.get_context("spawn")
@@ -311,7 +313,7 @@ def main() -> int:
                 rows = getattr(chosen, signal.name)
                 rows = sizes[signal.name] if rows is None else rows
                 if rows:
-                    measure(deployment, signal, rows, pool, chosen.objects, chosen.rounds)
+                    measure(deployment, signal, rows, pool, chosen.objects, rounds)
             if chosen.growth:
                 growth(deployment, chosen.objects)
         finally:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.entries import Category, Entries, Ints
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.series.block import Block
@@ -109,6 +109,8 @@ class Logs:
         names: frozenset[str] | None,
         need_lines: bool,
         by: frozenset[str] | None = None,
+        edges: Ints | None = None,
+        number: str | None = None,
     ) -> Iterator[Entries]:
         wanted = {name: column for name, column in self.columns.items() if names is None or name in names}
         for begin in range(0, len(self.times), BATCH_ROWS):
@@ -143,10 +145,11 @@ def best_cpu_ms(call: Callable[[], object], runs: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="entries")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the entries")
+    parser.add_argument("--rows", type=int, help="entries (default 1,000,000)")
     parser.add_argument("--runs", type=int, default=5, help="runs of each case; the best counts")
     options = parser.parse_args(arguments)
-    logs = Logs(options.rows)
+    logs = Logs(options.rows or (100_000 if options.quick else 1_000_000))
     steps = np.arange(1, MINUTES + 1) * MINUTE_NS
     with duckdb.connect() as peer:
         peer.register("entries", logs.table())

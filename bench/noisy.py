@@ -83,7 +83,13 @@ def small_ones(roles: Roles, org: Keyed, wide: Wide, seconds: float) -> np.ndarr
     with roles.client(org.secret) as client:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            params = {"query": "sum(rate(wide_0[5m]))", "start": end_s - 3600, "end": end_s, "step": 60, "nocache": 1}
+            params: dict[str, str | int | float] = {
+                "query": "sum(rate(wide_0[5m]))",
+                "start": end_s - 3600,
+                "end": end_s,
+                "step": 60,
+                "nocache": 1,
+            }
             began = time.monotonic()
             answer = client.get("/api/v1/query_range", params=params)
             took_ms.append((time.monotonic() - began) * 1000)
@@ -146,14 +152,17 @@ def measure(roles: Roles, loud: Keyed, quiet: Keyed, wide: Wide, small: Wide, se
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--series", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the series, for ten seconds")
+    parser.add_argument("--series", type=int, help="series of the loud org (default 100,000)")
+    parser.add_argument("--seconds", type=float, help="how long the attack lasts (default 40)")
     parser.add_argument("--attack", nargs=3, metavar=("URL", "SECRET", "END_S"), help=argparse.SUPPRESS)
-    parser.add_argument("--one-lane", action="store_true", help="Disable the slow lane, for comparison.")
+    parser.add_argument("--one-lane", action="store_true", help="disable the slow lane, for comparison")
     options = parser.parse_args()
     if options.attack:
         attack(options.attack[0], options.attack[1], float(options.attack[2]))
-    wide, small = Wide(series=options.series, points=60, segments=2), Wide(series=200, points=60, segments=2)
+    series = options.series or (10_000 if options.quick else 100_000)
+    seconds = options.seconds or (10.0 if options.quick else 40.0)
+    wide, small = Wide(series=series, points=60, segments=2), Wide(series=200, points=60, segments=2)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         server = PostgresServer(folder / "pg")
@@ -167,7 +176,7 @@ def main() -> int:
             write_wide(lake, quiet.org_id, small)
         roles = stack.enter_context(running_roles(folder / "data", url, api_slow_lane=not options.one_lane))
         time.sleep(8.0 if not options.one_lane else 0.0)
-        measure(roles, loud, quiet, wide, small, options.seconds)
+        measure(roles, loud, quiet, wide, small, seconds)
     return 0
 
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import Status, TracesData
 
 START_NS = 1_763_200_800_000_000_000
 SERVICES = tuple(f"{name}-{part}" for name in ("cart", "pay", "ship", "search", "user") for part in ("api", "worker"))
@@ -130,7 +130,7 @@ def traces(number: int, rows: int) -> bytes:
             )
             parents[i] = span.span_id
             if status == 500:
-                span.status.code = 2
+                span.status.code = Status.STATUS_CODE_ERROR
                 span.events.add(
                     time_unix_nano=start_ns + 5_000, name="exception", attributes=pairs({"type": "IOError"})
                 )

@@ -1,11 +1,11 @@
 """PromQL queries over series in memory, against one plain pass over the same bytes.
 
 It prints one JSON line per case. `peer` is the physical limit of the case; `ratio` is value / peer_value.
-Run: PYTHONPATH=src python bench/promql_engine.py
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -122,25 +122,28 @@ NATIVE_QUERIES = (
 
 
 def main() -> None:
-    source = counters(10_000)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the series")
+    size = 1 if parser.parse_args().quick else 10
+    source = counters(size * 1_000)
     limit, scanned = one_pass(source), Scanned(source)
     value = best_of(lambda: evaluated(scanned, QUERIES[0], END_MS // 2, END_MS, END_MS // 2 // STEPS))
     report(f"{QUERIES[0]}, the scan not counted", value, "one numpy pass", limit)
     for query in QUERIES:
         value = best_of(lambda query=query: evaluated(source, query, END_MS // 2, END_MS, END_MS // 2 // STEPS))
-        report(f"{query}, 10k series x {POINTS} points x {STEPS} steps", value, "one numpy pass", limit)
+        report(f"{query}, {size}k series x {POINTS} points x {STEPS} steps", value, "one numpy pass", limit)
     previous = 0.0
-    for number in (1_250, 2_500, 5_000, 10_000):
+    for number in (size * 125, size * 250, size * 500, size * 1_000):
         some = counters(number)
         value = best_of(lambda some=some: evaluated(some, QUERIES[0], END_MS // 2, END_MS, END_MS // 2 // STEPS))
         if previous:
             report(f"{QUERIES[0]}, {number} series", value, "half as many series", previous)
         previous = value
-    source = histograms(1_000)
+    source = histograms(size * 100)
     limit, scanned = one_pass(source), Scanned(source)
     for query in NATIVE_QUERIES:
         value = best_of(lambda query=query: evaluated(scanned, query, 300_000, 900_000, 10_000))
-        report(f"{query}, 1k native histogram series x 60 points x 61 steps", value, "one numpy pass", limit)
+        report(f"{query}, {size * 100} native histogram series x 60 points x 61 steps", value, "one numpy pass", limit)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import sys
 import time
 from contextlib import ExitStack
 from statistics import median
+from typing import Any
 
 import httpx
 import numpy as np
@@ -72,7 +73,13 @@ def write(lake: LakeOfSeries, series: int, rows: int) -> None:
 def ask(api: httpx.Client, case: str, number: int) -> tuple[float, int]:
     """Seconds that the query took, and how many series it has."""
     dialect, query, step_s = _CASES[case]
-    params = {"query": query.replace("N", str(number)), "start": _START_S, "end": _END_S, "step": step_s, "nocache": 1}
+    params: dict[str, Any] = {
+        "query": query.replace("N", str(number)),
+        "start": _START_S,
+        "end": _END_S,
+        "step": step_s,
+        "nocache": 1,
+    }
     began = time.monotonic()
     answer = api.get(_PATHS[dialect], params=params)
     took_s = time.monotonic() - began

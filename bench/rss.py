@@ -163,10 +163,12 @@ def measure(url: str, pids: dict[str, int], early: int, queries: int, clients: i
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--queries", type=int, default=2_000)
-    parser.add_argument("--early", type=int, default=200)
-    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
+    parser.add_argument("--queries", type=int, help="queries in all (default 2,000)")
+    parser.add_argument("--early", type=int, help="queries before the first look (default 200)")
+    parser.add_argument("--clients", type=int, default=4, help="clients at once")
     args = parser.parse_args()
+    queries, early = args.queries or (200 if args.quick else 2_000), args.early or (20 if args.quick else 200)
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
         folder = Path(name)
         server = PostgresServer(folder / "pg")
@@ -176,7 +178,7 @@ def main() -> int:
                 write(lake)
                 release_memory()
                 with processes(lake, folder / "data") as (url, pids):
-                    measure(url, pids, args.early, args.queries, args.clients)
+                    measure(url, pids, early, queries, args.clients)
         finally:
             server.stop()
     return 0

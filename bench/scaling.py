@@ -16,6 +16,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakerunner.bus import topics
 from lakerunner.index.work import WorkItem
@@ -34,7 +35,7 @@ Key = Callable[[WorkItem], str]
 
 @dataclass(frozen=True)
 class Work:
-    item: Item[object]  # type: ignore[type-var]
+    item: Item[Any]
     arrives_s: float
 
 
@@ -56,7 +57,7 @@ def simulate(work: Sequence[Work], workers: int, key: Key) -> dict[uuid.UUID, fl
     for mine in queues.values():
         pending = [(each.arrives_s, nth, each.item) for nth, each in enumerate(mine)]
         heapq.heapify(pending)
-        waiting: list[Item[object]] = []  # type: ignore[type-var]
+        waiting: list[Item[Any]] = []
         now_s = 0.0
         while pending or waiting:
             if not waiting:
@@ -64,10 +65,10 @@ def simulate(work: Sequence[Work], workers: int, key: Key) -> dict[uuid.UUID, fl
             while pending and pending[0][0] <= now_s:
                 waiting.append(heapq.heappop(pending)[2])
             batch = next_batch(waiting, _BATCH_ITEMS, _TASK_BYTES * _BATCH_ITEMS)
-            now_s += _JOB_S + sum(each.weight for each in batch) / _BYTES_PER_S
-            for each in batch:
-                waiting.remove(each)
-                done[each.item_id] = now_s
+            now_s += _JOB_S + sum(item.weight for item in batch) / _BYTES_PER_S
+            for item in batch:
+                waiting.remove(item)
+                done[item.item_id] = now_s
     return done
 
 

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +30,16 @@ from lakerunner.query.fanout.answer import Workers
 from lakerunner.query.fanout.flight_workers import FlightWorkers
 from lakerunner.query.fanout.local_workers import LocalWorkers
 from lakerunner.query.lake_query import LakeQuery
-from lakerunner.query.plan.catalog import Looked
+from lakerunner.query.plan.catalog import Catalog
 from lakerunner.query.plan.planner import Planner
+from lakerunner.query.plan.snapshots import Looked
 from lakerunner.query.scan.object_cache import ObjectCache
+from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.samples.opened import Opener
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.worker.server import WorkerServer
+from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store import keys
 from lakerunner.store.config import StoreConfig
 from lakerunner.store.object_store import ObjectStore
@@ -136,7 +140,7 @@ def best_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
 
 
 def fetch(workers: Workers, segments: Sequence[Segment]) -> SeriesBatch:
-    source = LakeQuery(ORG, Planner(FixedCatalog(segments), ORG), workers)
+    source = LakeQuery(ORG, Planner(cast(Catalog, FixedCatalog(segments)), ORG), workers)
     end_ms = max(segment.time_range.end_ns for segment in segments) // 1_000_000
     return source.select([Matcher(METRIC_NAME, MatchKind.EQUAL, NAME)], START_MS, end_ms)
 
@@ -161,19 +165,24 @@ def report(case: str, value: float, unit: str, peer: str, peer_value: float) -> 
     sys.stdout.flush()
 
 
+def _workers(store: ObjectStore, cache: ObjectCache, decoded_bytes: int = 0) -> LocalWorkers:
+    decoded: ByteLru[Any] = ByteLru(decoded_bytes)
+    return LocalWorkers(Opener(cache, 1 << 29, decoded), RowsOpener(store, cache, decoded=decoded), 2)
+
+
 def measure(folder: Path, series: int, hours: int, runs: int, *, flight: bool = False) -> None:
     bucket = folder / f"bucket-{series}-{hours}"
     store = open_store(StoreConfig(bucket.as_uri()))
     segments = write(store, series, hours)
     cache = ObjectCache(store, folder / f"cache-{series}-{hours}", 10 << 30)
-    workers = LocalWorkers(Opener(cache, 1 << 29), 2)
+    workers = _workers(store, cache)
     began = time.perf_counter()
     got = fetch(workers, segments)
     cold_ms = (time.perf_counter() - began) * 1e3
     assert len(got.values) == series * POINTS * hours, "the fetch is incomplete"
     limit_cpu, limit_wall = best_ms(lambda: read_columns(bucket, segments), runs)
     cpu, wall = best_ms(lambda: fetch(workers, segments), runs)
-    remembering = LocalWorkers(Opener(cache, 1 << 29, 2 << 30), 2)
+    remembering = _workers(store, cache, 2 << 30)
     fetch(remembering, segments)
     again_cpu, again_wall = best_ms(lambda: fetch(remembering, segments), runs)
     remembering.close()
@@ -197,15 +206,17 @@ def measure(folder: Path, series: int, hours: int, runs: int, *, flight: bool = 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the series")
     parser.add_argument("--runs", type=int, default=7, help="runs of each case; the best counts")
-    parser.add_argument("--series", type=int, default=10_000, help="series of the main case")
+    parser.add_argument("--series", type=int, help="series of the main case (default 10,000)")
     options = parser.parse_args(arguments)
+    series = options.series or (1_000 if options.quick else 10_000)
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as name:
         folder = Path(name)
-        measure(folder, options.series, 1, options.runs, flight=True)
+        measure(folder, series, 1, options.runs, flight=True)
         for doubled in range(1, 4):
-            measure(folder, options.series // 8 * 2**doubled // 2, 1, options.runs)
-        measure(folder, options.series // 8, 8, options.runs)
+            measure(folder, series // 8 * 2**doubled // 2, 1, options.runs)
+        measure(folder, series // 8, 8, options.runs)
 
 
 if __name__ == "__main__":

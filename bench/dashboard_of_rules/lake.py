@@ -135,8 +135,8 @@ class _Day:
         tables = metric_tables(derived)
         if tables is not None:
             # Compaction keeps each series once.
-            tables = merged(METRICS, [tables])
-            made += [self._write(METRICS, part) for part in parts(METRICS, tables, time.time_ns())]
+            once = merged(METRICS, [tables])
+            made += [self._write(METRICS, part) for part in parts(METRICS, once, time.time_ns())]
         rule_ids = [each.rule_id for each in self._rules.rules]
         self._commit(LOGS.name, made, RulesUsed(LOGS.name, self._rules.version, rule_ids))
 

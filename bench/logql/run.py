@@ -94,9 +94,9 @@ def _bench(own: Lake, loki: Loki, victoria: VictoriaLogs | None, options: argpar
                 continue
             # In turns with ours too: a core may be twice as slow some seconds later.
             in_logsql = replace(case, path=QUERY, fields=fields_of(case.logsql))
-            ours, others, theirs = measure([own, loki, victoria], [case, case, in_logsql], rounds)
-            report.tell(*_figures(name, [ours, others], Loki.name, most_cpu))
-            report.tell(*_figures(name, [ours, theirs], VictoriaLogs.name, 1.0))
+            mine, others, fastest = measure([own, loki, victoria], [case, case, in_logsql], rounds)
+            report.tell(*_figures(name, [mine, others], Loki.name, most_cpu))
+            report.tell(*_figures(name, [mine, fastest], VictoriaLogs.name, 1.0))
     if not options.only or "interactive" in options.only:
         report.tell(*interactive_figures(own, options.rounds))
     report.conclude(

@@ -28,7 +28,7 @@ class VictoriaLogs(Server):
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        argv = [
+        argv: list[str | Path] = [
             self._binary,
             f"-storageDataPath={self.folder}",
             f"-httpListenAddr=127.0.0.1:{self.port}",

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.otlp import traces
 from bench.served.report import Figure, Report
 from bench.traces.lake import config_of
-from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, TracesData
 
 from lakerunner.index.commit import ItemResult, Outcome, commit_item
 from lakerunner.index.database import Database
@@ -31,7 +31,6 @@ from lakerunner.pipeline.stage import Item
 from lakerunner.store.open import open_store
 
 _figure = partial(Figure, "traces")
-_CLIENT, _SERVER = 3, 2
 _PEER_WAIT_S = 120.0
 
 
@@ -44,7 +43,8 @@ def measure_ingest(
     for split, name in ((False, "calls within an item"), (True, "one call in five across items")):
         items = _items(folder, spans, split=split)
         _run(database, folder, items, derives=True)
-        plain, derived = [], []
+        plain: list[float] = []
+        derived: list[float] = []
         for _ in range(rounds):
             for spent, derives in ((plain, False), (derived, True)):
                 before = cpu_s()
@@ -63,9 +63,9 @@ def _items(folder: Path, spans: int, *, split: bool) -> list[tuple[RawObject, ..
         whole = TracesData.FromString(traces(number, 10_000))
         for place, resource in enumerate(whole.resource_spans):
             for span in resource.scope_spans[0].spans:
-                span.kind = _SERVER if place % 2 else _CLIENT
+                span.kind = Span.SPAN_KIND_SERVER if place % 2 else Span.SPAN_KIND_CLIENT
         cut = len(whole.resource_spans) // 4 * 2 + 1
-        parts = (whole.resource_spans[:cut], whole.resource_spans[cut:])
+        parts: tuple[Sequence[ResourceSpans], ...] = (whole.resource_spans[:cut], whole.resource_spans[cut:])
         if not split:
             parts = (whole.resource_spans, ()) if number % 2 else ((), whole.resource_spans)
         for item, part in zip(items, parts, strict=True):
