@@ -1,7 +1,5 @@
 """How long a query takes to find its segments, as the index grows to millions of segments.
 
-    python -m bench.lifecycle.lookups [--segments 1000000 10000000] [--quick]
-
 The rows are those of `bench/index.py`: 20 orgs, three signals, 360 segments an hour. Half of those in the last tenth
 are superseded, as compaction leaves them within the grace. Each case is asked many times for random orgs and hours. The
 peer is the target of 20 ms, or the same case over the smaller index. `cpu` is the mean CPU time of client and server,
@@ -10,13 +8,11 @@ which other work on the machine disturbs less than a percentile.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,25 +31,23 @@ _RUNS = 300
 _TARGET_MS = 20.0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--segments", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--quick", action="store_true", help="50,000 segments")
-    args = parser.parse_args()
-    sizes = [50_000] if args.quick else args.segments
+def measure(quick: bool) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-", ignore_cleanup_errors=True) as folder:
         server = PostgresServer(Path(folder))
         server.start()
         try:
             before: dict[str, float] = {}
-            for size in sorted(sizes):
-                before = measure(server.new_database(), size, before)
+            for segments in (50_000,) if quick else (1_000_000, 10_000_000):
+                found = _percentiles(server.new_database(), segments)
+                for case, value in found.items():
+                    yield _line(case, value, segments, before.get(case))
+                before = found
         finally:
             server.stop()
-    return 0
 
 
-def measure(url: str, segments: int, before: dict[str, float]) -> dict[str, float]:
+def _percentiles(url: str, segments: int) -> dict[str, float]:
+    """The milliseconds of each case over an index of so many segments."""
     database = Database(url, statement_timeout_s=600)
     ensure_partitions(database, days_of(segments))
     with psycopg.connect(url, autocommit=True) as connection:
@@ -87,16 +81,12 @@ def measure(url: str, segments: int, before: dict[str, float]) -> dict[str, floa
         "find, any day": lambda: lookup(NS_PER_DAY),
         "find and load, any hour": load,
     }
-    percentiles = {}
-    for case, call in cases.items():
-        for name, value in percentiles_ms(call).items():
-            percentiles[f"{case}, {name}"] = value
-            report(f"{case}, {name}", value, segments, before.get(f"{case}, {name}"))
+    found = {f"{case}, {name}": value for case, call in cases.items() for name, value in _percentiles_ms(call).items()}
     database.close()
-    return percentiles
+    return found
 
 
-def percentiles_ms(call: Callable[[], bool]) -> dict[str, float]:
+def _percentiles_ms(call: Callable[[], bool]) -> dict[str, float]:
     for _ in range(10):
         call()
     took, found = [], 0
@@ -117,15 +107,11 @@ def _cpu_s() -> float:
     return sum(sum(process.cpu_times()[:2]) for process in (me, *me.children(recursive=True)))
 
 
-def report(case: str, value: float, segments: int, smaller: float | None) -> None:
+def _line(case: str, value: float, segments: int, smaller: float | None) -> str:
     peer, peer_value = ("target", _TARGET_MS) if smaller is None else ("the same over the smaller index", smaller)
     line = {
-        "bench": "lifecycle-lookups", "case": case, "value": round(value, 3), "unit": "ms", "better": "lower",
-        "peer": peer, "peer_value": round(peer_value, 3), "ratio": round(value / peer_value, 3), "segments": segments,
+        "bench": "lifecycle", "case": f"{case}, {segments:,} segments", "value": round(value, 3),
+        "unit": "ms", "better": "lower", "peer": peer, "peer_value": round(peer_value, 3),
+        "ratio": round(value / peer_value, 3),
     }  # fmt: skip
-    sys.stdout.write(orjson.dumps(line).decode() + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return orjson.dumps(line).decode()

@@ -23,8 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     for name in options.only or PARTS:
         part = importlib.import_module(f"bench.lifecycle.{name}")
-        if hasattr(part, "measure"):
-            for line in part.measure(options.quick):
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
+        for line in part.measure(options.quick):
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
     return 0
