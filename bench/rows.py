@@ -32,8 +32,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.time import NS_PER_MS, NS_PER_S
 from lakerunner.query.scan.object_cache import ObjectCache
-from lakerunner.query.scan.rows.opened import RowsOpener
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     Column,
     Compare,
@@ -44,6 +43,7 @@ from lakerunner.query.scan.rows.predicate import (
     Predicate,
     Text,
 )
+from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.query.scan.rows.scan import scan_segments
 from lakerunner.runtime.byte_lru import ByteLru

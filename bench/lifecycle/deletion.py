@@ -14,7 +14,7 @@ from lakerunner.model.ids import fresh_id
 from lakerunner.model.signals import LOGS
 from lakerunner.pipeline.delete.task import RewriteTask, run_task
 from lakerunner.query.scan.hidden import predicate_condition
-from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Text
+from lakerunner.query.scan.rows.conditions.predicate import Column, Compare, Op, Text
 
 _ROWS = (500_000, 2_000_000)
 _QUICK_ROWS = (50_000, 200_000)

@@ -16,7 +16,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.scanned import ScannedEntries
-from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Text
+from lakerunner.query.scan.rows.conditions.predicate import Column, Compare, Op, Text
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.vectors.context import EngineOptions
 

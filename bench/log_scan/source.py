@@ -10,9 +10,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LakeError
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.opened import RowsOpener
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
 from lakerunner.query.scan.rows.unordered import map_groups
 

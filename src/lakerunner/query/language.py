@@ -20,9 +20,9 @@ import pyarrow as pa
 from lakerunner.model.errors import Bug
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.scan.rows.answer_rows import answer_schema
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.series import block_arrow
 from lakerunner.query.series.batch import SeriesBatch, SeriesSource
 from lakerunner.query.series.block import Block

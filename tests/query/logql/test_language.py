@@ -27,7 +27,7 @@ from lakerunner.query.logql.printer import print_expr
 from lakerunner.query.logql.pushdown import Pushed
 from lakerunner.query.plan.planner import Planner
 from lakerunner.query.run import run
-from lakerunner.query.scan.rows.predicate import EVERYTHING
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING
 from lakerunner.query.series.results import MatrixResult, ScalarResult, VectorResult
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.query.syntax.errors import ParseError

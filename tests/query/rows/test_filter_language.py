@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import BadInput
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.rows.printer import printed
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     And,
     Bool,

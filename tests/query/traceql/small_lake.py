@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from lakerunner.formats.attributes import with_keys
-from lakerunner.query.scan.rows.id_runs import Ids, ids_of
+from lakerunner.query.scan.rows.conditions.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.traceql import ast
 from tests.differential.traceql import traces

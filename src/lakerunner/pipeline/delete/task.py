@@ -35,8 +35,8 @@ from lakerunner.pipeline.segment_output import TableOutput
 from lakerunner.pipeline.segment_source import TableSource, sample_of
 from lakerunner.pipeline.series_sketch import series_sketches
 from lakerunner.query.scan.hidden import hidden_predicate
-from lakerunner.query.scan.rows.evaluate import Survivors, Test, matching, overflow_values
-from lakerunner.query.scan.rows.predicate import Ref, leaves
+from lakerunner.query.scan.rows.conditions.evaluate import Survivors, Test, matching, overflow_values
+from lakerunner.query.scan.rows.conditions.predicate import Ref, leaves
 from lakerunner.query.scan.samples.hidden import hidden_mask, hidden_series
 from lakerunner.query.scan.samples.series_table import SeriesTable
 from lakerunner.runtime.crash import crash_point

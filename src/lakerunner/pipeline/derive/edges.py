@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.half_call import HALF
-from lakerunner.query.scan.rows.id_runs import ids_of
+from lakerunner.query.scan.rows.conditions.id_runs import ids_of
 
 _CLIENTS, _SERVERS = ("client", "producer"), ("server", "consumer")
 #: Attributes of a client span that name the database it called; the first that it has is the node.

@@ -17,9 +17,9 @@ from lakerunner.query.fanout.errors import Unread
 from lakerunner.query.fanout.protocol import EvaluateRequest, Kind, ScanRequest
 from lakerunner.query.languages import language
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
-from lakerunner.query.scan.rows.predicate import Predicate, to_json
+from lakerunner.query.scan.rows.conditions.predicate import Predicate, to_json
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.scan.rows.scan import row_schema, scan_segments
 from lakerunner.query.scan.rows.unordered import map_groups
 from lakerunner.query.scan.samples.merge import merge

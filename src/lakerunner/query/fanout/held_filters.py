@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from lakerunner.model.errors import LakeError
 from lakerunner.query.fanout.protocol import SegmentObjects
 from lakerunner.query.metrics import FILTERS_FETCHED, SEGMENTS_EXCLUDED
-from lakerunner.query.scan.rows.decided import Conditions
+from lakerunner.query.scan.rows.conditions.decided import Conditions
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.filter_bytes import SegmentFilters
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowSegment
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.runtime.metrics import SWALLOWED

@@ -12,7 +12,7 @@ from lakerunner.query.logql.parser import parse, parse_matchers
 from lakerunner.query.logql.pushdown import always, line_predicate, segment_matchers
 from lakerunner.query.logql.records import ALWAYS, FIELDS, STREAM_LABELS
 from lakerunner.query.logql.selection import is_negated
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     LEVELS,
     And,
     Compare,

@@ -41,7 +41,7 @@ from lakerunner.query.logql.pushdown import segment_matchers
 from lakerunner.query.logql.scanned import ScannedEntries
 from lakerunner.query.logql.warm import shares
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.scan.rows.predicate import Predicate
+from lakerunner.query.scan.rows.conditions.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.batch import SeriesSource
 from lakerunner.query.series.block import Block

@@ -20,8 +20,8 @@ from lakerunner.query.logql.answer import SCHEMA, TIMESTAMP, answer_batch
 from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.pipeline import Pipeline
 from lakerunner.query.logql.stored_rows import FEW_ROWS, Equality, equalities, stored_answer
-from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import Found
 from lakerunner.query.scan.rows.scan import LATE_ROWS, one_batch
 
 #: Rows of the first piece per entry that is wanted, and how much larger each next piece is.

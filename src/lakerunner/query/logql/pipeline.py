@@ -18,7 +18,7 @@ from lakerunner.query.logql.pushdown import push_down
 from lakerunner.query.logql.records import columns_for, entries_of
 from lakerunner.query.logql.selection import selected
 from lakerunner.query.logql.stages.compile import compile_stages, reads_lines
-from lakerunner.query.scan.rows.predicate import Predicate
+from lakerunner.query.scan.rows.conditions.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.series.matchers import Matcher
 

@@ -25,7 +25,7 @@ from lakerunner.query.logql.records import ALWAYS, DEFAULTS, LINE, SERVICE_NAME,
 from lakerunner.query.logql.selection import is_negated, text_leaf
 from lakerunner.query.logql.stages.label_patterns import accepted_texts
 from lakerunner.query.logql.stages.line_filters import is_address, telling
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     And,
     Column,

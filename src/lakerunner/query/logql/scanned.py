@@ -15,8 +15,8 @@ from lakerunner.query.logql.eval.counted import CountedEntries
 from lakerunner.query.logql.eval.series_times import SeriesTimes
 from lakerunner.query.logql.pipeline import Pipeline, pipeline_of
 from lakerunner.query.logql.records import TIME
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
-from lakerunner.query.scan.rows.row_counts import RowCounts
+from lakerunner.query.scan.rows.row_group.row_counts import RowCounts
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows
 
 #: Lines are parsed so many at a time: a query that is cancelled ends between two pieces.
 _PIECE_ROWS = 32_768

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.query.logql.entries import Check, Entries, Mask, valid
-from lakerunner.query.scan.rows.evaluate import test_of, tested
-from lakerunner.query.scan.rows.predicate import Column, Compare, In, Leaf, Matches, Op, Text
+from lakerunner.query.scan.rows.conditions.evaluate import test_of, tested
+from lakerunner.query.scan.rows.conditions.predicate import Column, Compare, In, Leaf, Matches, Op, Text
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.series.patterns import whole
 

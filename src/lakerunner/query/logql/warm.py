@@ -16,10 +16,10 @@ from lakerunner.query.logql.ast import LogSelector
 from lakerunner.query.logql.eval import series_ids
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.pipeline import Pipeline
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows, Shape
-from lakerunner.query.scan.rows.id_runs import Ids, ids_of
+from lakerunner.query.scan.rows.conditions.id_runs import Ids, ids_of
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.row_counts import RowCounts
+from lakerunner.query.scan.rows.row_group.row_counts import RowCounts
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows, Shape
 from lakerunner.query.series.batch import SeriesBatch
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.series.matchers import Matcher

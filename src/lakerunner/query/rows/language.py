@@ -15,7 +15,7 @@ from lakerunner.query.language import Check, Plan, QueryOptions, RowPlan, Source
 from lakerunner.query.plan.leaf import Leaf
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.rows.printer import printed
-from lakerunner.query.scan.rows.predicate import EVERYTHING, And, Column, Compare, In, Op, Predicate, Text
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING, And, Column, Compare, In, Op, Predicate, Text
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.warm import SHARES
 from lakerunner.query.series.matchers import Matcher, MatchKind, any_of

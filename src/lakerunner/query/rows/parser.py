@@ -25,7 +25,7 @@ from decimal import Decimal
 
 from lakerunner.model.errors import BadInput
 from lakerunner.query.rows.lexer import DURATION, IDENTIFIER, LANGUAGE, NUMBER, STRING, TIME, UNITS_NS, tokenize
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     And,
     Bool,

@@ -10,7 +10,7 @@ from lakerunner.model.errors import Bug
 from lakerunner.model.time import NS_PER_S
 from lakerunner.query.rows.lexer import UNITS_NS
 from lakerunner.query.rows.parser import KEYWORDS
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     And,
     Bool,
     Compare,
@@ -41,7 +41,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 def printed(predicate: Predicate) -> str:
     """The text. A tree that no text has (an `And` of one part) is printed as one that means the same.
 
-    >>> from lakerunner.query.scan.rows.predicate import Column
+    >>> from lakerunner.query.scan.rows.conditions.predicate import Column
     >>> printed(Not(Compare(Column("severity"), Op.EQUAL, Text("INFO"))))
     'severity != "INFO"'
     """

@@ -10,7 +10,16 @@ import orjson
 from lakerunner.model.errors import BadInput
 from lakerunner.model.hidden import HiddenRows
 from lakerunner.model.signal import Signal
-from lakerunner.query.scan.rows.predicate import And, Column, Compare, Op, Predicate, Time, from_json, to_json
+from lakerunner.query.scan.rows.conditions.predicate import (
+    And,
+    Column,
+    Compare,
+    Op,
+    Predicate,
+    Time,
+    from_json,
+    to_json,
+)
 from lakerunner.query.series.matchers import Matcher, MatchKind
 
 

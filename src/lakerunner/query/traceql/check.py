@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.scan.rows.predicate import Column, Matches
+from lakerunner.query.scan.rows.conditions.predicate import Column, Matches
 from lakerunner.query.series.patterns import PatternGuard
 from lakerunner.query.syntax.errors import ParseError
 from lakerunner.query.traceql import ast

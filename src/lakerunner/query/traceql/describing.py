@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.query.language import Check
-from lakerunner.query.scan.rows.id_runs import Ids
+from lakerunner.query.scan.rows.conditions.id_runs import Ids
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import satisfying

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from lakerunner.query.scan.rows.id_runs import NO_IDS, Ids, concat_ids
+from lakerunner.query.scan.rows.conditions.id_runs import NO_IDS, Ids, concat_ids
 
 #: Batches with as many rows are large enough.
 ENOUGH_ROWS = 16_384

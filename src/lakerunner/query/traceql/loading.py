@@ -11,10 +11,10 @@ import pyarrow as pa
 from lakerunner.model.errors import LimitHit
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, RowSource
-from lakerunner.query.scan.rows.group_rows import ReadableRows
-from lakerunner.query.scan.rows.id_runs import Ids, concat_ids
-from lakerunner.query.scan.rows.predicate import EVERYTHING, Predicate
+from lakerunner.query.scan.rows.conditions.id_runs import Ids, concat_ids
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING, Predicate
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import ReadableRows
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.gathering import ENOUGH_ROWS, Gathered

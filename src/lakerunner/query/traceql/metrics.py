@@ -12,8 +12,8 @@ import pyarrow as pa
 from lakerunner.model.labels import LabelSet
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, RowSource
-from lakerunner.query.scan.rows.group_rows import ReadableRows
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import ReadableRows
 from lakerunner.query.series.block import Block
 from lakerunner.query.series.histograms.histogram import Floats, Ints
 from lakerunner.query.traceql import ast

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import BadInput
-from lakerunner.query.scan.rows.predicate import Column, Matches
+from lakerunner.query.scan.rows.conditions.predicate import Column, Matches
 from lakerunner.query.traceql.values import (
     ARRAY,
     BOOL,

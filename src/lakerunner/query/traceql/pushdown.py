@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakerunner.model.labels import attribute_column
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     And,
     Bool,

@@ -13,7 +13,7 @@ from lakerunner.formats.attributes import OVERFLOW, keys_of
 from lakerunner.formats.spelling import spelled_rows
 from lakerunner.model.labels import attribute_column
 from lakerunner.model.signals.logs import SPELLED
-from lakerunner.query.scan.rows.evaluate import overflow_values
+from lakerunner.query.scan.rows.conditions.evaluate import overflow_values
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.values import BOOL, FLOAT, INT, NIL, Mask, Values, from_python
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.query.scan.rows.id_runs import NO_IDS, Ids, concat_ids
+from lakerunner.query.scan.rows.conditions.id_runs import NO_IDS, Ids, concat_ids
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.fields import SERVICE_NAME, TRACE_STATE, level_of

@@ -21,8 +21,8 @@ from lakerunner.model.errors import LimitHit
 from lakerunner.model.signals.logs import SPELLED
 from lakerunner.model.signals.traces import SENT, TRACES
 from lakerunner.query.language import Check, RowSource
-from lakerunner.query.scan.rows.group_rows import ReadableRows
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import ReadableRows
 from lakerunner.query.traceql import ast
 from lakerunner.query.traceql.conditions import Conditions
 from lakerunner.query.traceql.fields import SERVICE_NAME, level_of

@@ -10,7 +10,7 @@ from lakerunner.model.errors import BadInput, Bug
 from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.language import Check, Plan, QueryOptions, RowPlan, Source, Stream
 from lakerunner.query.plan.leaf import Leaf
-from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Text
+from lakerunner.query.scan.rows.conditions.predicate import Column, Compare, Op, Text
 from lakerunner.query.scan.rows.request import RowScan
 from lakerunner.query.scan.rows.warm import SHARES
 from lakerunner.query.series.times import QueryTimes

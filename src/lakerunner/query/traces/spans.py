@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakerunner.formats.typed_attributes import ATTRIBUTE, typed_attributes
 from lakerunner.model.signals.logs import SPELLED
 from lakerunner.model.signals.traces import SENT, TRACES
-from lakerunner.query.scan.rows.group_rows import Found
+from lakerunner.query.scan.rows.row_group.rows import Found
 from lakerunner.query.scan.rows.scan import one_batch
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.store.nanos import join_nanos

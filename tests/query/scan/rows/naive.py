@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakerunner.formats.number_text import float_text
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     NUMBER_TEXT,
     And,
     Bool,

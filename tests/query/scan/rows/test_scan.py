@@ -21,9 +21,9 @@ from lakerunner.model.signals.traces import TRACES
 from lakerunner.query.metrics import SCAN_ERRORS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.rows import opened
-from lakerunner.query.scan.rows.group import GroupReader
-from lakerunner.query.scan.rows.predicate import Bool, Column, Compare, Matches, Not, Op
+from lakerunner.query.scan.rows.conditions.predicate import Bool, Column, Compare, Matches, Not, Op
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group.group import GroupReader
 from lakerunner.query.scan.rows.scan import scan_segments
 from tests.query.bit_rot import rotten
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages

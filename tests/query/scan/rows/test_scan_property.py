@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.scan.rows import opened, segment, unordered
 from lakerunner.query.scan.rows import scan as scanning
-from lakerunner.query.scan.rows.filter_bytes import SegmentFilters, packed_filters
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.predicate import (
     And,
     Bool,
     Column,
@@ -39,6 +38,7 @@ from lakerunner.query.scan.rows.predicate import (
     from_json,
     to_json,
 )
+from lakerunner.query.scan.rows.filter_bytes import SegmentFilters, packed_filters
 from lakerunner.query.scan.rows.request import RowScan, RowTally
 from tests.examples import examples
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups, small_pages

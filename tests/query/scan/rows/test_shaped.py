@@ -12,8 +12,8 @@ import pytest
 
 from lakerunner.model.signals.logs import LOGS
 from lakerunner.query.rows.parser import parse
-from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group.rows import Found
 from lakerunner.query.scan.rows.scan import one_batch, scan_segments
 from tests.query.scan.rows.lake_of_rows import LakeOfRows, small_groups
 

@@ -20,9 +20,11 @@ from lakerunner.model.signals.logs import LOGS
 from lakerunner.model.time import NS_PER_MS
 from lakerunner.query.rows.parser import parse
 from lakerunner.query.scan.hidden import predicate_condition
-from lakerunner.query.scan.rows import group_rows, opened, row_columns, unordered
-from lakerunner.query.scan.rows.group_rows import KeptForm, ReadableRows
+from lakerunner.query.scan.rows import opened, unordered
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group import row_columns
+from lakerunner.query.scan.rows.row_group import rows as group_rows
+from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows
 from lakerunner.query.scan.rows.scan import scan_segments
 from lakerunner.query.scan.rows.unordered import map_groups
 from tests.query.bit_rot import rotten

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from lakerunner.query.logql.entries import Check, Mask
 from lakerunner.query.logql.stages.label_patterns import Everything, NotEmpty, Search, Simple, simplified
-from lakerunner.query.scan.rows.evaluate import test_of
-from lakerunner.query.scan.rows.predicate import Column, Contains, Matches
+from lakerunner.query.scan.rows.conditions.evaluate import test_of
+from lakerunner.query.scan.rows.conditions.predicate import Column, Contains, Matches
 from lakerunner.query.series import patterns
 from lakerunner.query.series.matchers import Matcher, MatchKind
 

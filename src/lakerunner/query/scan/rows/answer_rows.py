@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakerunner.formats.attributes import OVERFLOW
-from lakerunner.query.scan.rows.group_rows import Found
 from lakerunner.query.scan.rows.opened import Footer
 from lakerunner.query.scan.rows.request import RowScan
-from lakerunner.query.scan.rows.row_columns import stored_names, with_overflow
+from lakerunner.query.scan.rows.row_group.row_columns import stored_names, with_overflow
+from lakerunner.query.scan.rows.row_group.rows import Found
 from lakerunner.query.scan.rows.unify import fitted, output_schema
 from lakerunner.store.nanos import join_nanos
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows.evaluate import Ints
-from lakerunner.query.scan.rows.group_rows import Found
+from lakerunner.query.scan.rows.conditions.evaluate import Ints
 from lakerunner.query.scan.rows.request import RowScan
+from lakerunner.query.scan.rows.row_group.rows import Found
 
 _ROW_BYTES = 24
 

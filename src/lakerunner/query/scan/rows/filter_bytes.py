@@ -15,11 +15,11 @@ import orjson
 
 from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.query.scan.rows.byte_source import Range
-from lakerunner.query.scan.rows.group_facts import GroupFacts
-from lakerunner.query.scan.rows.match_rows import left_of
+from lakerunner.query.scan.rows.conditions.predicate import Predicate
 from lakerunner.query.scan.rows.opened import BAD_BYTES, END_BYTES, Footer, RowsOpener
-from lakerunner.query.scan.rows.predicate import Predicate
 from lakerunner.query.scan.rows.request import RowSegment, RowTally
+from lakerunner.query.scan.rows.row_group.facts import GroupFacts
+from lakerunner.query.scan.rows.row_group.match_rows import left_of
 from lakerunner.store.needles import BLOCK_BYTES
 
 _HEAD = struct.Struct("<I")

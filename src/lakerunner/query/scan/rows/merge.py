@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.query.scan.rows.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.evaluate import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.model.labels import attribute_column
 from lakerunner.query.scan.object_cache import DAMAGED_HINT, ObjectCache
 from lakerunner.query.scan.rows.byte_source import ByteSource, LocalBytes, Range, RangedBytes
-from lakerunner.query.scan.rows.decided import Condition, Conditions
-from lakerunner.query.scan.rows.page_index import index_places
-from lakerunner.query.scan.rows.predicate import LEVELS
+from lakerunner.query.scan.rows.conditions.decided import Condition, Conditions
+from lakerunner.query.scan.rows.conditions.predicate import LEVELS
+from lakerunner.query.scan.rows.parquet.page_index import index_places
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally
 from lakerunner.runtime.byte_lru import ByteLru
 from lakerunner.store.nanos import SUFFIX

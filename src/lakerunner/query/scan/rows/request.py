@@ -13,8 +13,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Signal
 from lakerunner.model.signals import signal_named
 from lakerunner.query.scan.hidden import hidden_predicates
-from lakerunner.query.scan.rows.id_runs import Ids
-from lakerunner.query.scan.rows.predicate import (
+from lakerunner.query.scan.rows.conditions.id_runs import Ids
+from lakerunner.query.scan.rows.conditions.predicate import (
     EVERYTHING,
     And,
     Column,

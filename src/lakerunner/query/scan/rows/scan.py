@@ -22,13 +22,13 @@ from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
 from lakerunner.query.scan.rows.ahead import GatheredAhead
 from lakerunner.query.scan.rows.answer_rows import answer_schema, rows_of, segment_schema
 from lakerunner.query.scan.rows.best import BestRows
-from lakerunner.query.scan.rows.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING
 from lakerunner.query.scan.rows.failures import Failures, OnError, raise_error
-from lakerunner.query.scan.rows.group_rows import Found, Shape
 from lakerunner.query.scan.rows.merge import TimedStream, merge_ordered
 from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
-from lakerunner.query.scan.rows.predicate import EVERYTHING
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.row_group.rows import Found, Shape
 from lakerunner.query.scan.rows.segment import find_rows
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.rows.unordered import scan_unordered

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.query.scan.rows.evaluate import Ints
-from lakerunner.query.scan.rows.group import GroupReader
-from lakerunner.query.scan.rows.group_rows import FirstRows, Found, GroupRows
-from lakerunner.query.scan.rows.match_rows import Undecided, matching_rows, undecided
+from lakerunner.query.scan.rows.conditions.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.predicate import Column, Compare, Op, Time
 from lakerunner.query.scan.rows.opened import OpenedSegment
-from lakerunner.query.scan.rows.predicate import Column, Compare, Op, Time
 from lakerunner.query.scan.rows.request import RowScan, RowTally, Spend
+from lakerunner.query.scan.rows.row_group.group import GroupReader
+from lakerunner.query.scan.rows.row_group.match_rows import Undecided, matching_rows, undecided
+from lakerunner.query.scan.rows.row_group.rows import FirstRows, Found, GroupRows
 
 #: Up to this limit, the first rows of each row group are remembered.
 _FIRST_ROWS = 512

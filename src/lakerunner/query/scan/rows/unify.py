@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakerunner.formats.attributes import OVERFLOW, OVERFLOW_TYPE, as_text
 from lakerunner.model.signal import Signal
-from lakerunner.query.scan.rows.compare import has_text
+from lakerunner.query.scan.rows.conditions.compare import has_text
 
 
 def output_schema(signal: Signal, columns: Sequence[str] | None, stored: Iterable[pa.Schema]) -> pa.Schema:

@@ -24,11 +24,13 @@ from typing import Generic, TypeAlias, TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit, Unavailable
-from lakerunner.query.scan.rows.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.evaluate import Ints
+from lakerunner.query.scan.rows.conditions.predicate import EVERYTHING, leaves
 from lakerunner.query.scan.rows.failures import Failures, OnError
-from lakerunner.query.scan.rows.group import GroupReader
-from lakerunner.query.scan.rows.group_rows import GroupRows, KeptForm, ReadableRows
-from lakerunner.query.scan.rows.match_rows import (
+from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
+from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.row_group.group import GroupReader
+from lakerunner.query.scan.rows.row_group.match_rows import (
     Undecided,
     candidate_rows,
     compares_values,
@@ -37,9 +39,7 @@ from lakerunner.query.scan.rows.match_rows import (
     rows_of_ids,
     undecided,
 )
-from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpener
-from lakerunner.query.scan.rows.predicate import EVERYTHING, leaves
-from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.row_group.rows import GroupRows, KeptForm, ReadableRows
 
 T = TypeVar("T")
 #: Pieces of work on other threads at once. If their bytes are on the disk, the caller's thread works beside them; else

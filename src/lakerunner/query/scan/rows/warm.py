@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.query.scan.rows import (
-    automaton,
-    coarse_times,
-    column_plans,
-    id_runs,
-    page_columns,
-    page_index,
-    row_counts,
-    substring,
-    thrift,
-)
+from lakerunner.query.scan.rows.conditions import automaton, id_runs, substring
+from lakerunner.query.scan.rows.parquet import column_plans, page_columns, page_index, thrift
+from lakerunner.query.scan.rows.row_group import coarse_times, row_counts
 from lakerunner.store import needles
 
 #: An empty struct. It is read-only, like the bytes of footers.
