@@ -6,6 +6,8 @@ import os
 import signal
 import stat
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -13,7 +15,7 @@ import pytest
 
 from lakerunner.index import embedded
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.model.errors import BadInput
+from lakerunner.model.errors import BadInput, Unavailable
 from tests.components.postgres import PostgresServer
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="as root, the server runs as another user")
@@ -54,6 +56,32 @@ def test_binaries_out_of_reach_are_an_error_and_stay_so(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no access to"):
         embedded._require_reach(closed / "postgres", "nobody")
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+def test_one_process_at_a_time_creates_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[str] = []
+
+    def useradd(user: str) -> None:
+        inside.append(user)
+        time.sleep(0.05)
+        assert inside == [user], "two at once give the user two numbers"
+        inside.clear()
+
+    monkeypatch.setattr(embedded, "ensure_user_exists", useradd)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(embedded._ensure_user, ["somebody"] * 4))
+
+
+def test_a_user_that_cannot_be_created_is_an_error_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        embedded,
+        "ensure_user_exists",
+        lambda user: subprocess.run(
+            ["sh", "-c", "echo cannot lock /etc/passwd >&2; exit 1"], check=True, capture_output=True, text=True
+        ),
+    )
+    with pytest.raises(Unavailable, match=r"cannot create the user somebody, as whom .* runs: cannot lock /etc/passwd"):
+        embedded._ensure_user("somebody")
 
 
 def test_the_socket_of_a_long_path_is_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import pwd
@@ -149,7 +150,7 @@ class EmbeddedPostgres:
             return False
 
     def _lend_to_os_user(self, user: str) -> None:
-        ensure_user_exists(user)
+        _ensure_user(user)
         _require_reach(self._bin / "postgres", user)
         for folder in {self.pgdata, self.socket_dir}:
             if folder.stat().st_uid != _uid(user):
@@ -182,6 +183,26 @@ def index_url(settings: Settings) -> str:
     if settings.index.url != "embedded":
         return settings.index.url
     return EmbeddedPostgres(settings.data.dir).url
+
+
+def _ensure_user(user: str) -> None:
+    """Create the operating-system user unless it exists.
+
+    One process at a time: of two that call `useradd` at once, the second one gives the user another number, and the
+    server of the first is then run by a number without a user.
+    """
+    accounts = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(accounts, fcntl.LOCK_EX)
+        ensure_user_exists(user)
+    except (OSError, subprocess.CalledProcessError) as reason:
+        said = reason.stderr.strip() if isinstance(reason, subprocess.CalledProcessError) else str(reason)
+        raise Unavailable(
+            f"cannot create the user {user}, as whom the embedded PostgreSQL runs: {said}",
+            hint="run lakerunner as an ordinary user, create that user yourself, or set index.url",
+        ) from None
+    finally:
+        os.close(accounts)
 
 
 def _require_reach(path: Path, user: str) -> None:
