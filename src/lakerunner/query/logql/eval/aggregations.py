@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.errors import LimitHit
-from lakerunner.model.labels import LabelSet
+from lakerunner.model.labels import METRIC_NAME, LabelSet
 from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
 from lakerunner.query.logql.eval.counted import CountedEntries
@@ -109,10 +109,18 @@ def _kind(node: ast.RangeAggregate, windows: Windows) -> type[_Samples]:
 
 
 def certain_labels(selector: ast.LogSelector) -> LabelSet:
-    """The labels that every entry of the selector has: those with one matcher, for equality."""
-    names = [matcher.name for matcher in selector.matchers]
-    fixed = [each for each in selector.matchers if each.kind is MatchKind.EQUAL and names.count(each.name) == 1]
-    return LabelSet.of({matcher.name: matcher.value for matcher in fixed})
+    """The labels that every entry of the selector has: those with one matcher, for equality.
+
+    As in Loki, the name of a metric is no label, and a matcher of an empty text in front of others does not count.
+    """
+    fixed: dict[str, str] = {}
+    unsure = {METRIC_NAME}
+    for matcher in selector.matchers:
+        if matcher.kind is not MatchKind.EQUAL or matcher.name in fixed:
+            unsure.add(matcher.name)
+        elif matcher.value:
+            fixed[matcher.name] = matcher.value
+    return LabelSet.of({name: value for name, value in fixed.items() if name not in unsure})
 
 
 def _in_windows(
