@@ -49,6 +49,29 @@ def test_a_server_runs_in_a_folder_that_only_we_can_reach_and_changes_no_other(t
 
 
 @as_root
+def test_a_folder_from_a_machine_where_the_user_has_another_number_is_taken_over(tmp_path: Path) -> None:
+    server = PostgresServer(tmp_path)
+    server.start()
+    server.stop()
+    outside = tmp_path / "outside"
+    outside.touch()
+    (tmp_path / "postgres" / "link").symlink_to(outside)
+    there = 54_321
+    for path in (tmp_path / "postgres").rglob("*"):
+        os.chown(path, there, there, follow_symlinks=False)
+    os.chown(tmp_path / "postgres", there, there)
+    server.start()
+    try:
+        with psycopg.connect(EmbeddedPostgres(tmp_path).url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        server.stop()
+    owners = {path.lstat().st_uid for path in (tmp_path / "postgres").rglob("*")}
+    assert there not in owners
+    assert outside.stat().st_uid == 0
+
+
+@as_root
 def test_binaries_out_of_reach_are_an_error_and_stay_so(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)

@@ -7,7 +7,6 @@ import hashlib
 import os
 import pwd
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -154,7 +153,7 @@ class EmbeddedPostgres:
         _require_reach(self._bin / "postgres", user)
         for folder in {self.pgdata, self.socket_dir}:
             if folder.stat().st_uid != _uid(user):
-                shutil.chown(folder, user)
+                _give(folder, user)
 
     def _check_version(self) -> None:
         version_file = self.pgdata / "PG_VERSION"
@@ -203,6 +202,16 @@ def _ensure_user(user: str) -> None:
         ) from None
     finally:
         os.close(accounts)
+
+
+def _give(folder: Path, user: str) -> None:
+    """Make the user own a folder and all in it. Where a disk was moved to, the user may have another number."""
+    entry = pwd.getpwnam(user)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(parent, name), entry.pw_uid, entry.pw_gid, follow_symlinks=False)
+    # Last: as long as it is not done, the next start does it again.
+    os.chown(folder, entry.pw_uid, entry.pw_gid)
 
 
 def _require_reach(path: Path, user: str) -> None:
