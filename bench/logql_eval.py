@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Category, Entries, Ints
+from lakerunner.query.logql.entries import Category, Entries
 from lakerunner.query.logql.eval.evaluator import evaluate
+from lakerunner.query.logql.eval.source import EntryRequest
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.series.block import Block
 from lakerunner.query.vectors.context import EngineOptions
@@ -101,18 +102,10 @@ class Logs:
         texts = pa.array(["x" * length for length in range(60, 160)])
         self.lines = texts.take(pa.array(random.integers(0, len(texts), rows)))
 
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[Entries]:
-        wanted = {name: column for name, column in self.columns.items() if names is None or name in names}
+    def entries(self, request: EntryRequest) -> Iterator[Entries]:
+        wanted = {
+            name: column for name, column in self.columns.items() if request.names is None or name in request.names
+        }
         for begin in range(0, len(self.times), BATCH_ROWS):
             columns = {(Category.METADATA, name): each.slice(begin, BATCH_ROWS) for name, each in wanted.items()}
             yield Entries(self.times[begin : begin + BATCH_ROWS], self.lines.slice(begin, BATCH_ROWS), columns)

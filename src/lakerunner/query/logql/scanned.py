@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from lakerunner.query.language import RowSource
-from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries, Ints
 from lakerunner.query.logql.eval.counted import CountedEntries
 from lakerunner.query.logql.eval.series_times import SeriesTimes
+from lakerunner.query.logql.eval.source import EntryRequest, Piece
 from lakerunner.query.logql.pipeline import Pipeline, pipeline_of
 from lakerunner.query.logql.records import TIME
 from lakerunner.query.scan.rows.row_group.row_counts import RowCounts
@@ -20,7 +19,6 @@ from lakerunner.query.scan.rows.row_group.rows import KeptForm, ReadableRows
 
 #: Lines are parsed so many at a time: a query that is cancelled ends between two pieces.
 _PIECE_ROWS = 32_768
-_Piece: TypeAlias = Entries | SeriesTimes | CountedEntries
 
 
 class ScannedEntries:
@@ -30,24 +28,15 @@ class ScannedEntries:
         self._source = source
         self._check = check
 
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[_Piece]:
-        pipeline = pipeline_of(selector, names, need_lines=need_lines)
+    def entries(self, request: EntryRequest) -> Iterator[Piece]:
+        by, edges = request.by, request.edges
+        pipeline = pipeline_of(request.selector, request.names, need_lines=request.need_lines)
         most = _PIECE_ROWS if pipeline.reads_lines else None
 
-        is_counted = by is not None and edges is not None and not need_lines and pipeline.is_plain
+        is_counted = by is not None and edges is not None and not request.need_lines and pipeline.is_plain
         counted = _Counted(pipeline)
 
-        def piped(rows: ReadableRows) -> list[_Piece]:
+        def piped(rows: ReadableRows) -> list[Piece]:
             if is_counted and (of_rows := counted.of(rows, edges)) is not None:
                 return [of_rows]
             # Templates may show the time of an entry; other stages do not look at it.
@@ -57,13 +46,13 @@ class ScannedEntries:
                 batch = rows.batch(pipeline.columns, edges=coarse)
             else:
                 batch = _without_times(rows, pipeline.columns or ())
-            pieces = (pipeline.entries(piece, time_ns, number) for piece in _pieces(batch, most))
+            pieces = (pipeline.entries(piece, time_ns, request.number) for piece in _pieces(batch, most))
             return [pipeline.run(piece, self._check) for piece in pieces]
 
         form = None
         if by is not None and pipeline.number is not None:
             form = KeptForm(("series", pipeline.number, by), partial(_by_series, by), _size_bytes)
-        for pieces in self._source.mapped(pipeline.scan(start_ns, end_ns), piped, form):
+        for pieces in self._source.mapped(pipeline.scan(request.start_ns, request.end_ns), piped, form):
             for piece in pieces:
                 if len(piece):
                     yield piece
@@ -107,9 +96,9 @@ def _without_times(rows: ReadableRows, columns: Sequence[str]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays([pa.nulls(len(rows)), *others.columns], schema=schema)
 
 
-def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:
+def _by_series(by: frozenset[str], pieces: list[Piece]) -> list[Piece] | None:
     """The pieces as times of series; None if one of them cannot be that."""
-    made: list[_Piece] = []
+    made: list[Piece] = []
     for piece in pieces:
         found = SeriesTimes.of(piece, by) if isinstance(piece, Entries) else piece
         if found is None or isinstance(found, CountedEntries):
@@ -118,7 +107,7 @@ def _by_series(by: frozenset[str], pieces: list[_Piece]) -> list[_Piece] | None:
     return made
 
 
-def _size_bytes(pieces: list[_Piece]) -> int:
+def _size_bytes(pieces: list[Piece]) -> int:
     return sum(piece.nbytes for piece in pieces if isinstance(piece, SeriesTimes))
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import Category, Entries, Ints
-from lakerunner.query.logql.eval.series_times import SeriesTimes
+from lakerunner.query.logql.entries import Category, Entries
+from lakerunner.query.logql.eval.source import EntryRequest, Piece
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.stages.compile import compile_stages
 
@@ -43,25 +42,14 @@ class MemoryEntries:
         #: What was asked for: the labels, and whether lines.
         self.asked: list[tuple[frozenset[str] | None, bool]] = []
 
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[Entries | SeriesTimes]:
-        self.asked.append((names, need_lines))
-        return self._selected(selector, start_ns, end_ns, names)
+    def entries(self, request: EntryRequest) -> Iterator[Piece]:
+        self.asked.append((request.names, request.need_lines))
+        return self.selected(request)
 
-    def _selected(
-        self, selector: ast.LogSelector, start_ns: int, end_ns: int, names: frozenset[str] | None
-    ) -> Iterator[Entries]:
-        run = compile_stages(selector.stages, stored_names(selector.stages, names))
-        chosen = [entry for entry in self._entries if start_ns <= entry.time_ns < end_ns]
+    def selected(self, request: EntryRequest) -> Iterator[Entries]:
+        selector = request.selector
+        run = compile_stages(selector.stages, stored_names(selector.stages, request.names))
+        chosen = [entry for entry in self._entries if request.start_ns <= entry.time_ns < request.end_ns]
         chosen = [
             entry
             for entry in chosen

@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.query.logql import ast
-from lakerunner.query.logql.entries import ERROR, Entries, Ints, same_times
+from lakerunner.query.logql.entries import ERROR, same_times
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.eval.series_times import SeriesTimes
+from lakerunner.query.logql.eval.source import EntryRequest, Piece
 from lakerunner.query.series.matchers import Matcher, MatchKind
 from lakerunner.query.vectors.context import EngineOptions
 from tests.query.logql.eval.memory_entries import Entry, MemoryEntries, entries_of
 from tests.query.logql.eval.test_aggregations import cells_of
 
-_FOREVER = -(1 << 62), 1 << 62
+#: Long before and after all entries.
+_START_NS, _END_NS = -(1 << 62), 1 << 62
 _entries = st.lists(
     st.builds(
         Entry,
@@ -44,25 +46,15 @@ class _Kept(MemoryEntries):
 
     given = 0
 
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[Entries | SeriesTimes]:
-        assert by is not None
-        for piece in self._selected(selector, *_FOREVER, names):
-            found = SeriesTimes.of(piece, by)
+    def entries(self, request: EntryRequest) -> Iterator[Piece]:
+        assert request.by is not None
+        for piece in self.selected(replace(request, start_ns=_START_NS, end_ns=_END_NS)):
+            found = SeriesTimes.of(piece, request.by)
             self.given += found is not None
             if found is not None:
                 yield found
             else:
-                inside = (piece.times_ns >= start_ns) & (piece.times_ns < end_ns)
+                inside = (piece.times_ns >= request.start_ns) & (piece.times_ns < request.end_ns)
                 yield piece.filtered(inside)
 
 
@@ -108,20 +100,10 @@ def test_entries_that_failed_or_have_a_series_each_stay_entries() -> None:
 class _AtOneTime(MemoryEntries):
     """Gives entries of the same interval with one time."""
 
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[Entries | SeriesTimes]:
-        assert edges is not None
-        for piece in self._selected(selector, start_ns, end_ns, names):
-            intervals = np.searchsorted(edges, piece.times_ns)
+    def entries(self, request: EntryRequest) -> Iterator[Piece]:
+        assert request.edges is not None
+        for piece in self.selected(request):
+            intervals = np.searchsorted(request.edges, piece.times_ns)
             for interval in np.unique(intervals):
                 part = piece.taken(np.flatnonzero(intervals == interval))
                 yield replace(part, times_ns=same_times(int(part.times_ns[0]), len(part)))

@@ -15,6 +15,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Entries, Ints, Mask
 from lakerunner.query.logql.eval.evaluator import evaluate
 from lakerunner.query.logql.eval.facts import Kind, kind_of
+from lakerunner.query.logql.eval.source import EntryRequest
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.parser import parse
 from lakerunner.query.logql.stages.compile import compile_stages
@@ -101,21 +102,12 @@ def _answer(block: Block, steps: Ints, kind: Kind, *, instant: bool) -> dict[str
 
 
 class _SuiteEntries:
-    def entries(
-        self,
-        selector: ast.LogSelector,
-        start_ns: int,
-        end_ns: int,
-        names: frozenset[str] | None,
-        need_lines: bool,
-        by: frozenset[str] | None = None,
-        edges: Ints | None = None,
-        number: str | None = None,
-    ) -> Iterator[Entries]:
+    def entries(self, request: EntryRequest) -> Iterator[Entries]:
         assert _SUITE is not None
-        every, run = suite_entries(_SUITE), compile_stages(selector.stages, stored_names(selector.stages, names))
-        chosen = (every.times_ns >= start_ns) & (every.times_ns < end_ns)
-        for matcher in selector.matchers:
+        every, stages = suite_entries(_SUITE), request.selector.stages
+        run = compile_stages(stages, stored_names(stages, request.names))
+        chosen = (every.times_ns >= request.start_ns) & (every.times_ns < request.end_ns)
+        for matcher in request.selector.matchers:
             chosen &= _accepted(matcher)
         yield run(every.filtered(chosen), lambda: None)
 

@@ -36,7 +36,7 @@ from lakerunner.query.logql.eval.kernels import (
 from lakerunner.query.logql.eval.needs import Needs, without_idle_stages
 from lakerunner.query.logql.eval.series_ids import Codes, Labelled, series_ids
 from lakerunner.query.logql.eval.series_times import SeriesTimes
-from lakerunner.query.logql.eval.source import EntrySource
+from lakerunner.query.logql.eval.source import EntryRequest, EntrySource
 from lakerunner.query.logql.eval.windows import Windows
 from lakerunner.query.logql.stages.unwrap import unwrapped
 from lakerunner.query.series.arrays import allocated, offsets_of
@@ -69,7 +69,10 @@ def aggregated(
     by = needs.by if isinstance(samples, _Counts) and not needs.lines else None
     edges = None if isinstance(samples, _Values) else windows.edges
     number = _number(node, selector, needs)
-    for part in source.entries(selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by, edges, number):
+    request = EntryRequest(
+        selector, windows.start_ns, windows.end_ns, needs.names, needs.lines, by=by, edges=edges, number=number
+    )
+    for part in source.entries(request):
         evaluation.check_time()
         if isinstance(part, SeriesTimes):
             assert isinstance(samples, _Counts)
