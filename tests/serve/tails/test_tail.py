@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from lakerunner.serve.tails import pending
+from lakerunner.serve.tails import pending, tails
 from tests.pipeline.delete import deleting
 from tests.query.ingesting import ingest
 from tests.query.worker_lake import WorkerLake
@@ -84,20 +85,41 @@ def test_entries_come_once_as_segments_come(lake: WorkerLake) -> None:
         wait_for(lambda: tails_of(served, org_id) == 0)
 
 
+def test_a_burst_reaches_a_reader_that_keeps_up(lake: WorkerLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending.Pending, "__init__", _small(pending.Pending.__init__))
+    org_id = org_with_logs(lake, [log_request("cart", lines(0, 120))])
+    with serving(lake, AuthOf(org_id)) as serve, opened(serve(), f"/loki/api/v1/tail{QUERY}&limit=200") as socket:
+        ingest(lake, org_id, [log_request("cart", lines(120, 400))])
+        found = messages_of(socket, lambda found: len(entries_in(found)) >= 520)
+        assert sorted(entries_in(found)) == sorted(f"wanted {number}" for number in range(520))
+        assert not any("dropped_entries" in each for each in found)
+
+
 def test_a_slow_reader_is_told_what_it_missed(lake: WorkerLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending.Pending, "__init__", _small(pending.Pending.__init__))
+    monkeypatch.setattr(tails, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(tails, "_MAX_FOUND", 300)
+    dropping = threading.Event()
+    monkeypatch.setattr(pending.Pending, "drop", _noticed(pending.Pending.drop, dropping))
     org_id = org_with_logs(lake, [log_request("cart", lines(0, 1))])
     with serving(lake, AuthOf(org_id)) as serve:
         served = serve()
-        with opened(served) as socket:
-            ingest(lake, org_id, [log_request("cart", lines(1, 400))])
+        # A message of such lines fills what the connection holds for a client that does not read.
+        with opened(served, max_queue=1) as socket:
+            ingest(lake, org_id, [log_request("cart", lines(first, 20, _LONG)) for first in range(0, 400, 20)])
+            wait_for(dropping.is_set)
             found = messages_of(socket, lambda found: any("dropped_entries" in each for each in found))
             dropped = [entry for each in found for entry in each.get("dropped_entries", ())]
             assert dropped and all(entry["labels"]["service_name"] == "cart" for entry in dropped)
-            assert len(entries_in(found)) < 400
+            # Those beyond what one look keeps are counted too.
+            left_out = sum(each.get("dropped_entries_total", 0) for each in found)
+            assert left_out >= 100 and len(entries_in(found)) + left_out == 401
             # It goes on.
             ingest(lake, org_id, [log_request("cart", [(time.time_ns(), "wanted last")])])
             assert "wanted last" in entries_in(messages_of(socket, lambda found: "wanted last" in entries_in(found)))
+
+
+_LONG = "wanted " + "x" * 100_000
 
 
 def _small(init: Callable[..., None]) -> Callable[..., None]:
@@ -105,6 +127,14 @@ def _small(init: Callable[..., None]) -> Callable[..., None]:
         init(self, max_entries=50)
 
     return made
+
+
+def _noticed(drop: Callable[..., None], noticed: threading.Event) -> Callable[..., None]:
+    def dropped(self: Any, first: Any, entries: int) -> None:
+        drop(self, first, entries)
+        noticed.set()
+
+    return dropped
 
 
 def test_refusals(lake: WorkerLake) -> None:

@@ -111,7 +111,11 @@ async def _refuse(socket: WebSocket, error: LakeError) -> None:
 def tail_message(piece: Piece, *, categorized: bool) -> bytes:
     """One message: the entries, and the entries that were dropped because the client reads slowly."""
     flags = b',"encodingFlags":["categorize-labels"]' if categorized else b""
-    dropped = b',"dropped_entries":%s' % json_text(_dropped(piece.dropped)) if piece.dropped_entries else b""
+    dropped = b""
+    if piece.dropped_entries:
+        # Loki names them all. We name the first, and clients of Loki ignore the count.
+        named = json_text(_dropped(piece.dropped))
+        dropped = b',"dropped_entries":%s,"dropped_entries_total":%d' % (named, piece.dropped_entries)
     return b'{"streams":[%s]%s%s}' % (streams_json(piece.batches, categorized=categorized), flags, dropped)
 
 

@@ -1,9 +1,10 @@
-"""Entries that wait for a reader, up to a bound. What does not fit is dropped and remembered."""
+"""Entries that wait for a reader, up to a bound. What a slow reader has no room for is dropped, named and counted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -40,27 +41,32 @@ class Pending:
     _dropped: list[pa.RecordBatch] = field(default_factory=list)
     _dropped_entries: int = 0
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _taken: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def offer(self, batch: pa.RecordBatch) -> None:
-        """Add entries as far as there is room."""
-        room = self.max_entries - self._entries if self._bytes < self.max_bytes else 0
-        fits = batch.slice(0, max(room, 0))
-        if fits.num_rows:
-            self._batches.append(fits)
-            self._entries += fits.num_rows
-            self._bytes += fits.nbytes
-        if fits.num_rows < batch.num_rows:
-            self._drop(batch.slice(fits.num_rows))
-        if batch.num_rows:
-            self._arrived.set()
+    def begin_with(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Add the entries that the reader asked for at the start. There is room for all of them."""
+        for batch in batches:
+            self._add(batch)
 
-    def _drop(self, batch: pa.RecordBatch) -> None:
+    async def put(self, batch: pa.RecordBatch, until_s: float) -> None:
+        """Add entries as the reader makes room. Those that have none when the loop's time is `until_s` are dropped."""
+        while batch.num_rows:
+            fits = min(self._room(batch), batch.num_rows)
+            self._add(batch.slice(0, fits))
+            batch = batch.slice(fits)
+            if batch.num_rows and not await self._taken_before(until_s):
+                self.drop(batch, batch.num_rows)
+                return
+
+    def drop(self, first: pa.RecordBatch, entries: int) -> None:
+        """Note that so many entries were dropped; `first` are the first of them."""
         named = sum(each.num_rows for each in self._dropped)
         if named < _MAX_NAMED:
             # A copy: a slice would keep the whole batch.
-            few = batch.slice(0, _MAX_NAMED - named)
+            few = first.slice(0, _MAX_NAMED - named)
             self._dropped.append(few.take(pa.array(range(few.num_rows), pa.int64())))
-        self._dropped_entries += batch.num_rows
+        self._dropped_entries += entries
+        self._arrived.set()
 
     async def take(self, most: int, timeout_s: float) -> Piece | None:
         """The next entries, at most `most`; None if none came in time."""
@@ -74,13 +80,40 @@ class Pending:
         left = most
         while self._batches and left:
             batch = self._batches.popleft()
+            self._bytes -= batch.nbytes
             if batch.num_rows > left:
-                self._batches.appendleft(batch.slice(left))
+                rest = batch.slice(left)
+                self._batches.appendleft(rest)
+                self._bytes += rest.nbytes
                 batch = batch.slice(0, left)
             taken.append(batch)
             left -= batch.num_rows
         self._entries -= most - left
-        self._bytes = sum(batch.nbytes for batch in self._batches)
         piece = Piece(taken, self._dropped, self._dropped_entries)
         self._dropped, self._dropped_entries = [], 0
+        self._taken.set()
         return piece
+
+    def _room(self, batch: pa.RecordBatch) -> int:
+        """How many entries of a batch there is room for. A single one may exceed the bytes."""
+        if self._bytes >= self.max_bytes:
+            return 0
+        entry_bytes = max(batch.nbytes / batch.num_rows, 1.0)
+        return max(min(self.max_entries - self._entries, int((self.max_bytes - self._bytes) / entry_bytes) or 1), 0)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._batches.append(batch)
+            self._entries += batch.num_rows
+            self._bytes += batch.nbytes
+            self._arrived.set()
+
+    async def _taken_before(self, until_s: float) -> bool:
+        """Wait until the reader takes something. False: it did not in time."""
+        self._taken.clear()
+        try:
+            async with asyncio.timeout_at(until_s):
+                await self._taken.wait()
+        except TimeoutError:
+            return False
+        return True

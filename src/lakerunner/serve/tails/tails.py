@@ -33,8 +33,10 @@ from lakerunner.serve.tails.pending import Pending, Piece
 _LOOK_S = 0.5
 #: Only segments whose times are so near to now are looked for; entries that arrive later are not tailed.
 _PAST_NS, _FUTURE_NS = 3_600 * NS_PER_S, 600 * NS_PER_S
-#: Entries of one look that are read. A reader cannot follow more.
-_MAX_SCANNED = 100_000
+#: Entries of one look that are kept for the reader, and their bytes. Further ones are dropped: nobody reads that fast.
+_MAX_FOUND, _MAX_FOUND_BYTES = 100_000, 64 << 20
+#: How long the entries of one look wait for a reader that has no room for them. After that it is no longer live.
+_PATIENCE_S = 5.0
 #: A tail ends after this time, and its client starts another: its key may have been revoked.
 _MAX_S = 3_600.0
 
@@ -49,6 +51,30 @@ class TailRequest:
     backlog: int
     #: How long to wait for entries that arrive late, so that they come in order.
     delay_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Found:
+    """The entries of one scan, as far as they are kept."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    entries: int = 0
+    size_bytes: int = 0
+    #: The first entries that were not kept, and how many there were.
+    first_left_out: pa.RecordBatch | None = None
+    left_out: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        room = _MAX_FOUND - self.entries if self.size_bytes < _MAX_FOUND_BYTES else 0
+        kept, rest = batch.slice(0, room), batch.slice(room)
+        if kept.num_rows:
+            self.batches.append(kept)
+            self.entries += kept.num_rows
+            self.size_bytes += kept.nbytes
+        if rest.num_rows:
+            if self.first_left_out is None:
+                self.first_left_out = rest
+            self.left_out += rest.num_rows
 
 
 class Tails:
@@ -102,8 +128,7 @@ class Tail:
         self._seen = {segment.segment_id for segment in segments}
         question = replace(self.request.question, limit=self.request.backlog, newest_first=True)
         stored = await self._scan(question, segments, self.request.start_ns)
-        for batch in _oldest_first(stored):
-            self.pending.offer(batch)
+        self.pending.begin_with(_oldest_first(stored.batches))
 
     async def look(self) -> None:
         """Look for new segments until the tail ends."""
@@ -128,8 +153,12 @@ class Tail:
             if self.request.delay_s:
                 await asyncio.sleep(self.request.delay_s)
             question = replace(self.request.question, limit=None, newest_first=False)
-            for batch in await self._scan(question, fresh, self.request.start_ns):
-                self.pending.offer(batch)
+            found = await self._scan(question, fresh, self.request.start_ns)
+            until_s = asyncio.get_running_loop().time() + _PATIENCE_S
+            for batch in found.batches:
+                await self.pending.put(batch, until_s)
+            if found.first_left_out is not None:
+                self.pending.drop(found.first_left_out, found.left_out)
         self._seen = {segment.segment_id for segment in segments}
 
     async def take(self, most: int, timeout_s: float) -> Piece | None:
@@ -143,7 +172,7 @@ class Tail:
         around = TimeRange(min(start_ns, time.time_ns()), time.time_ns() + _FUTURE_NS)
         return self.service.lake.segments(self.caller.org_id, "logs", around)
 
-    async def _scan(self, question: Question, segments: Sequence[Segment], start_ns: int) -> list[pa.RecordBatch]:
+    async def _scan(self, question: Question, segments: Sequence[Segment], start_ns: int) -> _Found:
         end_ns = max(start_ns, time.time_ns()) + _FUTURE_NS
         # The step is of no use to a log query, but without one a metric query is refused for that reason.
         step_ms = -(-(end_ns - start_ns) // NS_PER_MS)
@@ -156,18 +185,15 @@ class Tail:
             finally:
                 query.cancel("the tail has ended")
 
-    def _entries(self, question: Question, segments: Sequence[Segment], query: RunningQuery) -> list[pa.RecordBatch]:
+    def _entries(self, question: Question, segments: Sequence[Segment], query: RunningQuery) -> _Found:
         plan = self.service.compile(question, self.caller)
         if not isinstance(plan, RowPlan):
             raise BadInput("cannot tail a metric query: only log queries can be tailed")
         batches, _ = self.service.rows(plan, question, query, only=segments)
-        kept, rows = [], 0
+        found = _Found()
         for batch in batches:
-            kept.append(batch)
-            rows += batch.num_rows
-            if rows > _MAX_SCANNED:
-                break
-        return kept
+            found.add(batch)
+        return found
 
 
 def _oldest_first(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
