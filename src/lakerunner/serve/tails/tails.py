@@ -1,23 +1,24 @@
 """Live tails: each looks for new segments of its org, scans each of them once, and keeps the entries for its reader.
 
-A segment never changes, so every entry is delivered once. Between looks a tail holds no thread: a scan takes a turn
-among the queries of its org, as any other query does.
+A segment never changes, so every entry is delivered once. A tail looks for segments at a steady pace, whatever its
+scans and its reader take, so that it sees each one before compaction replaces it. Between looks it holds no thread: a
+scan takes a turn among the queries of its org, as any other query does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
-from lakerunner.model.errors import BadInput, LakeError, LimitHit
+from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import NS_PER_MS, NS_PER_S, TimeRange
 from lakerunner.query.language import RowPlan
@@ -28,6 +29,8 @@ from lakerunner.serve.admission.turns import TooMany
 from lakerunner.serve.caller import Caller
 from lakerunner.serve.service import QueryService, Question
 from lakerunner.serve.tails.pending import Pending, Piece
+
+_Result = TypeVar("_Result")
 
 #: How often a tail looks for new segments. It is a small part of the time that ingest takes.
 _LOOK_S = 0.5
@@ -96,13 +99,15 @@ class Tails:
         try:
             tail = Tail(self._service, request, caller)
             await tail.begin()
-            looking = asyncio.ensure_future(tail.look())
+            running = [asyncio.ensure_future(tail.look()), asyncio.ensure_future(tail.read())]
+            for each in running:
+                each.add_done_callback(tail.fail)
             try:
                 yield tail
             finally:
-                looking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await looking
+                for each in running:
+                    each.cancel()
+                await asyncio.wait(running)
         finally:
             self._running[caller.org_id] -= 1
             if not self._running[caller.org_id]:
@@ -120,6 +125,9 @@ class Tail:
     #: Why the tail ended; None while it runs.
     error: LakeError | None = None
     _seen: set[uuid.UUID] = field(default_factory=set)
+    #: New segments that were not read yet.
+    _fresh: list[Segment] = field(default_factory=list)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _began_s: float = field(default_factory=time.monotonic)
 
     async def begin(self) -> None:
@@ -134,32 +142,53 @@ class Tail:
         """Look for new segments until the tail ends."""
         while self.error is None:
             await asyncio.sleep(_LOOK_S)
-            try:
-                await self._look_once()
-            except LakeError as error:
-                if not error.retryable:
-                    self.error = error
-                else:
-                    log().warning("a tail waits", reason=str(error), org=str(self.caller.org_id))
+            start_ns = max(self.request.start_ns, time.time_ns() - _PAST_NS)
+            segments = await self._tried(asyncio.to_thread(self._segments, start_ns))
+            if segments is not None:
+                # Later stages write rows again that ingest wrote first.
+                self._fresh += [each for each in segments if each.level == 0 and each.segment_id not in self._seen]
+                self._seen = {segment.segment_id for segment in segments}
+            if self._fresh:
+                self._arrived.set()
             if time.monotonic() - self._began_s > _MAX_S:
                 self.error = LimitHit(f"the tail ended: it ran for {_MAX_S:,.0f} s", hint="start another")
 
-    async def _look_once(self) -> None:
-        start_ns = max(self.request.start_ns, time.time_ns() - _PAST_NS)
-        segments = await asyncio.to_thread(self._segments, start_ns)
-        # Later stages write rows again that ingest wrote first.
-        fresh = [segment for segment in segments if segment.segment_id not in self._seen and segment.level == 0]
-        if fresh:
-            if self.request.delay_s:
-                await asyncio.sleep(self.request.delay_s)
+    async def read(self) -> None:
+        """Read the entries of new segments until the tail ends."""
+        while self.error is None:
+            await self._arrived.wait()
+            await asyncio.sleep(self.request.delay_s)
+            self._arrived.clear()
+            segments = list(self._fresh)
+            if not segments:
+                continue
             question = replace(self.request.question, limit=None, newest_first=False)
-            found = await self._scan(question, fresh, self.request.start_ns)
+            found = await self._tried(self._scan(question, segments, self.request.start_ns))
+            if found is None:
+                continue  # The next look wakes it again.
+            del self._fresh[: len(segments)]
             until_s = asyncio.get_running_loop().time() + _PATIENCE_S
             for batch in found.batches:
                 await self.pending.put(batch, until_s)
             if found.first_left_out is not None:
                 self.pending.drop(found.first_left_out, found.left_out)
-        self._seen = {segment.segment_id for segment in segments}
+
+    async def _tried(self, work: Awaitable[_Result]) -> _Result | None:
+        """The result; None after an error. An error that is not worth trying again ends the tail."""
+        try:
+            return await work
+        except LakeError as error:
+            if error.retryable:
+                log().warning("a tail waits", reason=str(error), org=str(self.caller.org_id))
+            else:
+                self.error = error
+            return None
+
+    def fail(self, task: asyncio.Future[None]) -> None:
+        """End the tail if one of its tasks failed: its reader would wait for ever."""
+        if not task.cancelled() and (reason := task.exception()) is not None:
+            log().error("a tail failed", reason=repr(reason), org=str(self.caller.org_id))
+            self.error = Bug(f"the tail failed: {reason!r}")
 
     async def take(self, most: int, timeout_s: float) -> Piece | None:
         """The next entries, at most `most`; None if none came in time. Raises when the tail has ended."""
