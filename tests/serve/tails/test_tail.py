@@ -157,7 +157,7 @@ def wait_for_looks(looks: Mock) -> None:
 
 def _small(init: Callable[..., None]) -> Callable[..., None]:
     def made(self: Any) -> None:
-        init(self, max_entries=50)
+        init(self, max_entries=10)
 
     return made
 
