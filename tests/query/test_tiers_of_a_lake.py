@@ -273,7 +273,7 @@ def test_joined_segments_that_are_too_many_for_the_query_are_refused_from_memory
     plan = LANGUAGE.compile(text, TIMES, EngineOptions(max_tier_s=300))
     source = lake.lake.query(org, QueryLimits(max_samples=1_000))
     source.prepare(plan.leaves)
-    with pytest.raises(LimitHit, match="cannot hold the samples"):
+    with pytest.raises(LimitHit, match="cannot hold the rows"):
         run(plan, source, lambda: None)
 
 

@@ -84,7 +84,7 @@ class CostMeter:
             held_bytes = self._held_bytes
         if held_bytes > limit:
             raise LimitHit(
-                f"cannot hold the samples of the query: more than {limit:,} bytes "
+                f"cannot hold the rows of the query: more than {limit:,} bytes "
                 "(api.max_samples, or query.max_scan_bytes)",
                 hint="narrow the selectors or the time range",
             )

@@ -134,6 +134,16 @@ def test_limits_bind_what_they_are_about(loki: httpx.Client) -> None:
         assert len(answer["fields"][:7]) == shown, limits
 
 
+def test_an_answer_that_would_be_too_large_names_its_limit(lake: WorkerLake) -> None:
+    org_id = org_with_logs(lake, [log_request("cart", CART)])
+    params = {"query": '{service_name="cart"}', **TIMES}
+    with serving(lake, AuthOf(org_id)) as serve:
+        client = serve(max_answer_bytes=2_000).client
+        assert client.get("/loki/api/v1/query_range", params=params | {"limit": "5"}).status_code == 200
+        refused = client.get("/loki/api/v1/query_range", params=params | {"limit": "50"})
+        assert refused.status_code == 400 and "api.max_answer_bytes" in refused.text
+
+
 def test_selectors_of_series_count_once(loki: httpx.Client) -> None:
     for params in ({"match[]": ["{}", "{}"]}, {"match[]": '{service_name="cart"}', "match": '{service_name="shop"}'}):
         series = loki.get("/loki/api/v1/series", params={**TIMES, **params}).json()

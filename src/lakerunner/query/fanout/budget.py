@@ -50,7 +50,7 @@ class Budget:
             raise LimitHit("cannot finish the scan: its time is over", hint="narrow the selectors or the time range")
         if self._budgets.held_bytes(self.query_id) + held_bytes > self._request.max_bytes:
             raise LimitHit(
-                f"cannot hold the samples of the query: more than {self._request.max_bytes:,} bytes "
+                f"cannot hold the rows of the query: more than {self._request.max_bytes:,} bytes "
                 "(api.max_samples, or query.max_scan_bytes)",
                 hint="narrow the selectors or the time range",
             )

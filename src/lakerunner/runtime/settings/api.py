@@ -35,6 +35,10 @@ class LimitSettings(Section):
     max_entries: Count = Field(
         50_000, description="Maximum number of log entries in one answer of Loki's API. Streams and exports have none."
     )
+    max_answer_bytes: Count = Field(
+        268_435_456,
+        description="Maximum size of the log entries in one answer of Loki's API. Streams and exports have none.",
+    )
     max_tier_s: Annotated[int, Field(ge=0)] = Field(
         86_400,
         description="Coarsest tier of metrics that queries may read instead of raw samples, in seconds (60, 300, 3600, "

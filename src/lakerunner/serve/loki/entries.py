@@ -1,4 +1,4 @@
-"""Limits the entries of an answer: to a number, and to one per interval."""
+"""Limits the entries of an answer: to a number, to one per interval, and to bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.errors import LimitHit
 from lakerunner.query.series.histograms.histogram import Ints
 from lakerunner.serve.rendering.streams import TIME
 
@@ -42,6 +43,20 @@ class Thinning:
             yield batch
             if not left:
                 return
+
+
+def within_bytes(batches: Iterable[pa.RecordBatch], most_bytes: int) -> list[pa.RecordBatch]:
+    """All entries. Refuses an answer that would take more memory, as soon as it does."""
+    kept, size_bytes = [], 0
+    for batch in batches:
+        size_bytes += batch.nbytes
+        if size_bytes > most_bytes:
+            raise LimitHit(
+                f"cannot answer with more than {most_bytes:,} bytes of log entries (api.max_answer_bytes)",
+                hint="lower the limit, shorten lines with line_format, or export with `lakerunner query logs`",
+            )
+        kept.append(batch)
+    return kept
 
 
 @njit(cache=True, nogil=True)

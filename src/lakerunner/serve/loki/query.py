@@ -12,7 +12,7 @@ from lakerunner.query.series.times import QueryTimes, check_steps
 from lakerunner.serve.admission.running import RunningQuery
 from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import loki_route, success
-from lakerunner.serve.loki.entries import Thinning
+from lakerunner.serve.loki.entries import Thinning, within_bytes
 from lakerunner.serve.loki.stats import stats_json
 from lakerunner.serve.loki.times import (
     check_entries,
@@ -108,7 +108,8 @@ def _streams(
             "log queries are not supported as an instant query type, please change your query to a range query type"
         )
     batches, source = api.service.rows(plan, question, query)
-    entries = list(thinning.thinned(batches))
+    most_bytes = api.admission.limits(query.caller).max_answer_bytes
+    entries = within_bytes(thinning.thinned(batches), most_bytes)
     result = streams_json(entries, categorized=categorized)
     stats = stats_json(source.stats, query, sum(batch.num_rows for batch in entries))
     head = b'{"resultType":"streams"%s,"result":[' % (_FLAGGED if categorized else b"")
