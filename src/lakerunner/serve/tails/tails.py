@@ -137,6 +137,7 @@ class Tail:
         question = replace(self.request.question, limit=self.request.backlog, newest_first=True)
         stored = await self._scan(question, segments, self.request.start_ns)
         self.pending.begin_with(_oldest_first(stored.batches))
+        self._drop_left_out(stored)
 
     async def look(self) -> None:
         """Look for new segments until the tail ends."""
@@ -170,8 +171,11 @@ class Tail:
             until_s = asyncio.get_running_loop().time() + _PATIENCE_S
             for batch in found.batches:
                 await self.pending.put(batch, until_s)
-            if found.first_left_out is not None:
-                self.pending.drop(found.first_left_out, found.left_out)
+            self._drop_left_out(found)
+
+    def _drop_left_out(self, found: _Found) -> None:
+        if found.first_left_out is not None:
+            self.pending.drop(found.first_left_out, found.left_out)
 
     async def _tried(self, work: Awaitable[_Result]) -> _Result | None:
         """The result; None after an error. An error that is not worth trying again ends the tail."""
