@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.signals.logs import LOGS
-from lakerunner.query.scan.rows import opened, segment, unordered
+from lakerunner.query.scan.rows import opened, segment, time_slices, unordered
 from lakerunner.query.scan.rows import scan as scanning
 from lakerunner.query.scan.rows.conditions.predicate import (
     And,
@@ -157,6 +157,8 @@ def test_the_scan_gives_what_a_plain_loop_gives(
         patch.setattr(segment, "_FIRST_ROWS", data.draw(st.sampled_from([1, 3, 512])))
         if mode == "merged":
             patch.setattr(scanning, "LATE_ROWS", -1)
+            patch.setattr(time_slices, "_LEAST_BYTES", data.draw(st.sampled_from([1, 300, 1 << 23])))
+            patch.setattr(time_slices, "_ALL_BYTES", 1)
         lake = LakeOfRows(Path(name), decoded_bytes=data.draw(st.sampled_from([0, 1 << 20])))
         written = [lake.write(rows, types) for rows, types in segments]
         low, high = start if start is not None else 0, end if end is not None else 1 << 62

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from lakerunner.model.errors import LakeError, Unavailable
 from lakerunner.query.scan.rows.request import RowSegment, RowTally, Spend
+from lakerunner.query.scan.rows.time_slices import TooLarge
 
+Gathered: TypeAlias = pa.RecordBatch | TooLarge | None
 #: Reads the rows of a segment.
-Gather: TypeAlias = Callable[[RowSegment, RowTally, Spend], pa.RecordBatch | None]
+Gather: TypeAlias = Callable[[RowSegment, RowTally, Spend], Gathered]
 #: Segments that are gathered at once, the caller's among them, and at most as many are ahead.
 _AT_ONCE = max(2, os.cpu_count() or 1)
 #: Larger objects are read when it is their turn: rows of several would take much memory.
@@ -33,11 +35,11 @@ class GatheredAhead:
         self._gather = gather
         self._spend = spend
         self._ended = False
-        self._under_way: dict[UUID, tuple[Future[pa.RecordBatch | None], RowTally]] = {}
+        self._under_way: dict[UUID, tuple[Future[Gathered], RowTally]] = {}
         #: The bytes that each segment under way holds.
         self._held: dict[UUID, int] = {}
 
-    def take(self, segment: RowSegment, tally: RowTally) -> pa.RecordBatch | None:
+    def take(self, segment: RowSegment, tally: RowTally) -> Gathered:
         """The rows of a segment. Errors of reading them are raised here."""
         started = self._under_way.pop(segment.segment_id, None)
         self._waiting = [each for each in self._waiting if each.segment_id != segment.segment_id]
@@ -83,7 +85,7 @@ class GatheredAhead:
         segment = self._next()
         if segment is None:
             return False
-        future: Future[pa.RecordBatch | None] = Future()
+        future: Future[Gathered] = Future()
         tally = RowTally()
         try:
             future.set_result(self._run(segment, tally))
@@ -97,7 +99,7 @@ class GatheredAhead:
         is_possible = self._waiting and len(self._under_way) < _AT_ONCE and self._waiting[0].size_bytes <= _MOST_BYTES
         return self._waiting.pop(0) if is_possible else None
 
-    def _run(self, segment: RowSegment, tally: RowTally) -> pa.RecordBatch | None:
+    def _run(self, segment: RowSegment, tally: RowTally) -> Gathered:
         def spend(held_bytes: int) -> None:
             if self._ended:
                 raise Unavailable("cannot continue the scan: its reader has gone")
@@ -105,5 +107,5 @@ class GatheredAhead:
             self.spend(0)
 
         found = self._gather(segment, tally, spend)
-        self._held[segment.segment_id] = 0 if found is None else found.nbytes
+        self._held[segment.segment_id] = found.nbytes if isinstance(found, pa.RecordBatch) else 0
         return found

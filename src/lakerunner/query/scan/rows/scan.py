@@ -2,8 +2,8 @@
 
 A small limit uses late materialization: the scan first reads only the time and the columns of the predicate. The best
 rows so far decide which segments, row groups and pages can still contribute. Finally the other columns are read, only
-for the rows of the answer. Without a small limit, segments are scanned one after another and merged by time. Rows
-that may come in any order are read faster (`unordered.py`).
+for the rows of the answer. Without a small limit, segments are scanned one after another and merged by time, in slices
+of time where they are too large (`time_slices.py`). Rows that may come in any order are read faster (`unordered.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import BadInput, Bug, LakeError, LimitHit
-from lakerunner.query.scan.rows.ahead import GatheredAhead
+from lakerunner.query.scan.rows.ahead import Gathered, GatheredAhead
 from lakerunner.query.scan.rows.answer_rows import answer_schema, rows_of, segment_schema
 from lakerunner.query.scan.rows.best import BestRows
 from lakerunner.query.scan.rows.conditions.evaluate import Ints
@@ -30,10 +30,13 @@ from lakerunner.query.scan.rows.opened import BadSegment, OpenedSegment, RowsOpe
 from lakerunner.query.scan.rows.request import RowScan, RowSegment, RowTally, Spend
 from lakerunner.query.scan.rows.row_group.rows import Found, Shape
 from lakerunner.query.scan.rows.segment import find_rows
+from lakerunner.query.scan.rows.time_slices import TooLarge, bytes_at_once, can_be_cut, slices_of
 from lakerunner.query.scan.rows.unify import conform
 from lakerunner.query.scan.rows.unordered import scan_unordered
 
 T = TypeVar("T")
+#: Gathers the rows of a segment that a scan wants.
+_Gather: TypeAlias = Callable[[RowScan, RowSegment, RowTally, Spend], Gathered]
 #: Up to this limit, the other columns are read late, only for the rows of the answer.
 LATE_ROWS = 20_000
 #: Rows of a batch: few enough that a reader can stop early.
@@ -193,11 +196,11 @@ class _Scan:
             found = list(self.schemas(segments))
             readable = [segment for segment, _ in found]
             shape = _Unified(self._scan, answer_schema([schema for _, schema in found], self._scan))
-        gather = functools.partial(self._gathered, shape)
-        with closing(GatheredAhead(self._pool, readable, gather, self._spend)) as ahead:
+        gather = functools.partial(self._gathered, shape, bytes_at_once(readable))
+        with closing(GatheredAhead(self._pool, readable, functools.partial(gather, self._scan), self._spend)) as ahead:
 
             def stream(segment: RowSegment) -> TimedStream:
-                return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, ahead))
+                return TimedStream(_first_ns(segment, self._scan), lambda: self._all_rows(segment, ahead, gather))
 
             for batch in merge_ordered(
                 [stream(segment) for segment in readable],
@@ -226,18 +229,34 @@ class _Scan:
             self._tally.segments_opened -= 1  # Counted when its rows are read.
             return segment_schema(opened.footer, self._scan)
 
-    def _all_rows(self, segment: RowSegment, ahead: GatheredAhead) -> Iterator[pa.RecordBatch]:
-        """The matching rows of a segment. All are in memory at once, since a segment is not ordered by time."""
-        whole = self._read(segment, lambda: ahead.take(segment, self._tally))
-        if whole is None or not whole.num_rows:
-            return
-        order = self._order(whole)
-        if order is not None:
+    def _all_rows(self, segment: RowSegment, ahead: GatheredAhead, gather: _Gather) -> Iterator[pa.RecordBatch]:
+        """The matching rows of a segment. As many as fit are in memory at once: a segment is not ordered by time."""
+        gathered = self._read(segment, lambda: ahead.take(segment, self._tally))
+        yield from self._ordered(gathered, self._scan, segment, ahead, gather)
+
+    def _ordered(
+        self,
+        gathered: Gathered,
+        scan: RowScan,
+        segment: RowSegment,
+        ahead: GatheredAhead,
+        gather: _Gather,
+    ) -> Iterator[pa.RecordBatch]:
+        """Gathered rows in order. Where they were too large, slice by slice."""
+        if isinstance(gathered, TooLarge):
+            for part in slices_of(scan, segment, gathered.slices):
+                read = functools.partial(gather, part, segment, self._tally, ahead.spend)
+                yield from self._ordered(self._read(segment, read), part, segment, ahead, gather)
+                if segment.segment_id in self._tally.failed:
+                    return
+        elif gathered is not None and gathered.num_rows:
+            order = self._order(gathered)
+            if order is None:
+                yield gathered
+                return
             for start in range(0, len(order), BATCH_ROWS):
-                ahead.spend(whole.nbytes)
-                yield whole.take(pa.array(order[start : start + BATCH_ROWS]))
-        else:
-            yield whole
+                ahead.spend(gathered.nbytes)
+                yield gathered.take(pa.array(order[start : start + BATCH_ROWS]))
 
     def _order(self, rows: pa.RecordBatch) -> Ints | None:
         """The order of the answer, in which rows of equal times stay as they are; None: they are in order."""
@@ -248,17 +267,26 @@ class _Scan:
         order: Ints = np.argsort(-times if self._scan.newest_first else times, kind="stable")
         return order
 
-    def _gathered(self, shape: Shape, segment: RowSegment, tally: RowTally, spend: Spend) -> pa.RecordBatch | None:
-        """All matching rows of a segment. Several threads may gather several segments."""
+    def _gathered(
+        self, shape: Shape, most_bytes: int, scan: RowScan, segment: RowSegment, tally: RowTally, spend: Spend
+    ) -> Gathered:
+        """All matching rows of a segment, if they fit. Several threads may gather several segments."""
         parts: dict[int, pa.RecordBatch] = {}
+        held_bytes, groups = 0, tally.groups
 
-        def spend_beside_parts(held_bytes: int) -> None:
-            spend(held_bytes + sum(part.nbytes for part in parts.values()))
+        def spend_beside_parts(more_bytes: int) -> None:
+            spend(held_bytes + more_bytes)
 
         with closing(self._open(segment, tally)) as opened:
-            for found in find_rows(opened, self._scan, lambda: None, spend_beside_parts, tally):
-                parts[found.group.number] = shape.part(found)
+            if scan is not self._scan:
+                tally.segments_opened -= 1  # Counted with its first slice.
+            for found in find_rows(opened, scan, lambda: None, spend_beside_parts, tally):
+                part = parts[found.group.number] = shape.part(found)
+                held_bytes += part.nbytes
                 found.group.settle(found.rows[:0])
+                if held_bytes > most_bytes and can_be_cut(scan, segment):
+                    share = (tally.groups - groups) / opened.footer.metadata.num_row_groups
+                    return TooLarge.of(held_bytes, share, most_bytes)
         return shape.whole([parts[number] for number in sorted(parts)]) if parts else None
 
     # -- bad bytes -----------------------------------------------------------------------------------------------
