@@ -283,6 +283,8 @@ class GroupReader(GroupValues):
         return *self.cache_key(name, None), "ns"
 
     def _stored(self, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+        if not len(rows):
+            return {name: pa.nulls(0, self.footer.fields[name].type) for name in names}
         found: dict[str, pa.Array] = {}
         missing = []
         chosen = self._choice(rows)
