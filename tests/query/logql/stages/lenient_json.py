@@ -27,13 +27,10 @@ def leaves(line: bytes, path: tuple[bytes, ...] = ()) -> Iterator[tuple[tuple[by
     if line[at : at + 1] != b"{":
         raise Malformed(BAD_OBJECT)
     at = _next(line, at + 1, BAD_JSON)
-    comma = None
     while True:
         if at >= len(line):
             raise Malformed(BAD_OBJECT)
         if line[at : at + 1] == b"}":
-            if comma == at - 1:
-                raise Malformed(BAD_OBJECT)
             return
         if line[at : at + 1] != b'"':
             raise Malformed(BAD_OBJECT)
@@ -58,7 +55,6 @@ def leaves(line: bytes, path: tuple[bytes, ...] = ()) -> Iterator[tuple[tuple[by
             return
         if line[at : at + 1] != b",":
             raise Malformed(BAD_OBJECT)
-        comma = at
         at = _next(line, at + 1, BAD_ARRAY)
 
 

@@ -283,22 +283,19 @@ def _flatten_line(  # type: ignore[no-untyped-def]
     i = after_blanks(data, i, stop)
     if i >= stop or data[i] != _OPEN:
         return BAD_OBJECT, used, count
-    opened, comma = True, -1
+    opened = True
     while True:
         if opened:
             i = after_blanks(data, i + 1, stop)
             if i >= stop:
                 return BAD_JSON, used, count
-            opened, comma = False, -1
+            opened = False
         if i >= stop:
             return BAD_OBJECT, used, count
         closed = data[i] == _CLOSE
-        if closed:
-            if comma >= 0 and comma + 1 == i:
+        if not closed:
+            if data[i] != _QUOTE:
                 return BAD_OBJECT, used, count
-        elif data[i] != _QUOTE:
-            return BAD_OBJECT, used, count
-        else:
             error, key, i = _key_at(data, i + 1, stop, parent, previous, table, keys, count)
             if error:
                 return error, used, count
@@ -343,13 +340,10 @@ def _flatten_line(  # type: ignore[no-untyped-def]
                 break
         if data[i] != _COMMA:
             return BAD_OBJECT, used, count
-        comma, i = i, i + 1
-        after = after_blanks(data, i, stop)
-        if after >= stop:
+        # A brace may follow the comma.
+        i = after_blanks(data, i + 1, stop)
+        if i >= stop:
             return BAD_ARRAY, used, count
-        if after > i:
-            comma += after - i - 1
-        i = after
 
 
 @njit(cache=True, nogil=True)
