@@ -124,6 +124,8 @@ def test_json_paths(line: str, labels: Labels) -> None:
             failing("LogfmtParserErr", "logfmt syntax error at pos 7 : invalid quoted value"),
         ),
         ("", "a-b=1 a-b=2 \ufffd=3 c=\ufffd", {"a_b": "1", "c": " "}),
+        # Only quoted values have escapes.
+        ("", "a=\ufb01\\n b=\ufffd\\q", {"a": "\ufb01\\n", "b": " \\q"}),
         ("", "", {}),
         ("", " \0\t ", {}),
         ("", "\u00a0=1 b=2", {"b": "2"}),
@@ -131,6 +133,12 @@ def test_json_paths(line: str, labels: Labels) -> None:
 )
 def test_logfmt(flags: str, line: str, labels: Labels) -> None:
     assert parsed(f"| logfmt {flags}", line) == [labels]
+
+
+def test_values_with_a_replacement_character_are_empty_where_logfmt_names_labels() -> None:
+    lines = ("a=\ufffd", 'a="x\ufffd"', 'a="\\ufffd"', 'a="\\ud83d"', 'a="\\\\ufffd"', "a=\ufb01")
+    found = parsed('| logfmt x="a"', *lines)
+    assert [labels["x"] for labels in found] == ["", "", "", "", "\\ufffd", "\ufb01"]
 
 
 def test_unpack() -> None:
@@ -143,6 +151,15 @@ def test_unpack() -> None:
         {},
         failing("JSONParserErr", "expecting json object(6), but it is not"),
     ]
+
+
+def test_an_unpacked_line_keeps_replacement_characters() -> None:
+    expr = parse('{a="b"} | unpack')
+    assert isinstance(expr, ast.LogSelector)
+    lines = ['{"_entry":"x\ufffd\\n\\ufffd","a":"\ufffd"}', '{"_entry":"\ufffd"}']
+    made = compile_stages(expr.stages)(entries_of(lines), lambda: None)
+    assert made.lines.to_pylist() == ["x\ufffd\n\ufffd", "\ufffd"]
+    assert [row[4] for row in rows_of(made)] == [{"a": " "}, {}]
 
 
 def test_patterns_capture_up_to_the_next_literal() -> None:

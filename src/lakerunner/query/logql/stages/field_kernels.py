@@ -11,8 +11,8 @@ from numba import njit, uint64
 
 from lakerunner.model.inner_kernel import inner_kernel
 
-#: How the bytes of a value become its text.
-AS_IS, JSON_ESCAPED, QUOTED, EMPTY = 0, 1, 2, 3
+#: How the bytes of a value become its text. In all but the first and the last of them, U+FFFD becomes a space.
+AS_IS, JSON_ESCAPED, QUOTED, EMPTY, BARE, JSON_LINE = range(6)
 #: Reasons why a kernel stops early: no room is left for fields, or for keys.
 NO_ROOM, NO_KEY_ROOM = 100, 101
 #: The parent of top-level keys.
@@ -156,16 +156,22 @@ def simple_escape(c, quoted):  # type: ignore[no-untyped-def]
     return 0
 
 
+@inner_kernel(inline="always")
+def is_replacement(data, i, end):  # type: ignore[no-untyped-def]
+    """Whether U+FFFD stands at `i`."""
+    return data[i] == 0xEF and i + 2 < end and data[i + 1] == 0xBF and data[i + 2] == 0xBD
+
+
 @njit(cache=True, nogil=True)
-def put_unescaped(data, start, end, quoted, out, at):  # type: ignore[no-untyped-def]
+def put_unescaped(data, start, end, quoted, out, at, escapes=True, replaces=True):  # type: ignore[no-untyped-def]
     """Write a value without its escapes; returns -1 if one of them is malformed.
 
-    The text is never longer than the value. The replacement character becomes a space, as in Loki.
+    The text is never longer than the value. The replacement character becomes a space, as in Loki, if it `replaces`.
     """
     i = start
     while i < end:
         c = data[i]
-        if c == _BACKSLASH:
+        if c == _BACKSLASH and escapes:
             if i + 1 >= end:
                 return -1
             plain = simple_escape(data[i + 1], quoted)
@@ -179,9 +185,13 @@ def put_unescaped(data, start, end, quoted, out, at):  # type: ignore[no-untyped
             rune, taken = unicode_escape(data, i, end, quoted)
             if taken == 0:
                 return -1
-            at = put_rune(rune, out, at)
+            if rune == _REPLACEMENT and not replaces:
+                out[at], out[at + 1], out[at + 2] = 0xEF, 0xBF, 0xBD
+                at += 3
+            else:
+                at = put_rune(rune, out, at)
             i += taken
-        elif c == 0xEF and i + 2 < end and data[i + 1] == 0xBF and data[i + 2] == 0xBD:
+        elif replaces and is_replacement(data, i, end):
             out[at] = _SPACE
             at += 1
             i += 3
@@ -190,6 +200,26 @@ def put_unescaped(data, start, end, quoted, out, at):  # type: ignore[no-untyped
             at += 1
             i += 1
     return at
+
+
+@njit(cache=True, nogil=True)
+def replaced(data, fields):  # type: ignore[no-untyped-def]
+    """Which values of logfmt hold U+FFFD, or an escape that stands for it."""
+    found = np.zeros(fields.shape[0], np.bool_)
+    for field in range(fields.shape[0]):
+        i, end, kind = fields[field, START], fields[field, END], fields[field, KIND]
+        while i < end and kind in (QUOTED, BARE) and not found[field]:
+            step = 1
+            if is_replacement(data, i, end):
+                found[field] = True
+            elif kind == QUOTED and data[i] == _BACKSLASH:
+                step = 2
+                if i + 1 < end and data[i + 1] == _U:
+                    rune, taken = unicode_escape(data, i, end, True)
+                    found[field] = rune == _REPLACEMENT
+                    step = max(step, taken)
+            i += step
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -229,7 +259,7 @@ def fill_columns(data, fields, columns, last_wins, offsets, present, out, bases)
                 out[place] = data[i]
                 place += 1
         elif kind != EMPTY:
-            written = put_unescaped(data, start, end, kind == QUOTED, out, place)
+            written = put_unescaped(data, start, end, kind == QUOTED, out, place, kind != BARE, kind != JSON_LINE)
             place = max(place, written)
         at[column] = place
     for column in range(total):

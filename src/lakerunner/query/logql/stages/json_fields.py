@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakerunner.model.text_bytes import Bytes, Offsets, text_bytes
 from lakerunner.query.logql.entries import Check, Entries, Mask
 from lakerunner.query.logql.stages import json_kernel
-from lakerunner.query.logql.stages.field_kernels import ROOT
+from lakerunner.query.logql.stages.field_kernels import JSON_ESCAPED, JSON_LINE, KIND, ROOT
 from lakerunner.query.logql.stages.fields import (
     Fields,
     Indices,
@@ -86,9 +86,12 @@ def unpacked(entries: Entries, wanted: Wanted, check: Check) -> Entries:
 
 
 def _with_entry(entries: Entries, texts: Fields, wrong: Mask, check: Check) -> Entries:
+    lines = texts.only(~wrong[texts.rows])
+    # Unlike in a label, U+FFFD stays what it is.
+    lines.parts[lines.parts[:, KIND] == JSON_ESCAPED, KIND] = JSON_LINE
     only = with_fields(
         Entries(entries.times_ns, entries.lines, {}),
-        texts.only(~wrong[texts.rows]),
+        lines,
         [_ENTRY] * (1 + int(texts.keys.max(initial=0))),
         None,
         check,

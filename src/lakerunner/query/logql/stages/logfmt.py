@@ -13,6 +13,7 @@ from lakerunner.query.logql import ast
 from lakerunner.query.logql.entries import Check, Entries
 from lakerunner.query.logql.field_paths import parse_logfmt_key
 from lakerunner.query.logql.stages import logfmt_kernel
+from lakerunner.query.logql.stages.field_kernels import EMPTY, KIND, replaced
 from lakerunner.query.logql.stages.fields import (
     Fields,
     Indices,
@@ -51,13 +52,23 @@ def _extracted(entries: Entries, stage: ast.Logfmt, wanted: Wanted, check: Check
     fields, keys, errors, places = _parsed(entries.lines, stage.strict, True, -1, None, check)
     targets = [sources.get(name, name) for name in _names(keys)]
     used = np.array([target in labels for target in targets], np.bool_)
-    kept = fields.only(used[fields.keys]) if len(used) else fields
+    kept = _without_replacements(fields.only(used[fields.keys]) if len(used) else fields)
     for label in labels if wanted is None else labels & wanted:
         stored = entries.stored(label)
         empty = pc.if_else(pa.array(np.zeros(len(entries), np.bool_) if stored is None else stored), None, "")
         entries = with_parsed(entries, label, empty.cast(pa.string()), replaces=True)
     made = with_fields(entries, kept, targets, wanted, check, last_wins=True, replaces=True)
     return _with_errors(made, errors, places)
+
+
+def _without_replacements(fields: Fields) -> Fields:
+    """Values that hold U+FFFD are empty here. Without arguments, a space takes its place."""
+    found = replaced(fields.data, fields.parts)
+    if not found.any():
+        return fields
+    parts = fields.parts.copy()
+    parts[found, KIND] = EMPTY
+    return Fields(fields.data, parts)
 
 
 def _names(keys: Keys) -> list[str]:

@@ -10,6 +10,7 @@ from numba import njit
 
 from lakerunner.query.logql.stages.field_kernels import (
     AS_IS,
+    BARE,
     BIT,
     EMPTY,
     FOLLOW,
@@ -21,6 +22,7 @@ from lakerunner.query.logql.stages.field_kernels import (
     ROOT,
     UNWANTED,
     interned,
+    is_replacement,
     put_field,
     same_key,
 )
@@ -46,8 +48,8 @@ _KIND[_QUOTE], _KIND[_EQUALS], _KIND[0xEF] = 2, 3, 4
 
 @njit(cache=True, nogil=True)
 def _has_replacement(data, start, end):  # type: ignore[no-untyped-def]
-    while start + 2 < end:
-        if data[start] == 0xEF and data[start + 1] == 0xBF and data[start + 2] == 0xBD:
+    while start < end:
+        if is_replacement(data, start, end):
             return True
         start += 1
     return False
@@ -88,7 +90,7 @@ def _value_end(data, i, stop):  # type: ignore[no-untyped-def]
         if kind == 1:
             break
         if kind == 4:
-            how = QUOTED
+            how = BARE
         elif kind:
             return (STRAY_QUOTE if kind == 2 else STRAY_EQUALS), i, how
         i += 1
