@@ -18,8 +18,12 @@ class Addresses:
 
     first: Address
     last: Address
+    #: Whether a zone follows the address. Zones are never looked for, so nothing matches.
+    zoned: bool = False
 
     def __contains__(self, address: Address) -> bool:
+        if self.zoned:
+            return False
         return address.version == self.first.version and int(self.first) <= int(address) <= int(self.last)
 
 
@@ -40,6 +44,12 @@ def parse_addresses(text: str) -> Addresses:
 
 
 def _addresses(text: str) -> Addresses:
+    address, percent, zone = text.partition("%")
+    if percent:
+        if not zone:
+            raise ValueError(text)
+        # Everything behind the sign is the zone, a hyphen or a slash too.
+        return Addresses(IPv6Address(address), IPv6Address(address), zoned=True)
     first, hyphen, last = text.partition("-")
     if hyphen:
         found = Addresses(ip_address(first), ip_address(last))
@@ -48,8 +58,8 @@ def _addresses(text: str) -> Addresses:
         return found
     address, slash, length = text.partition("/")
     if slash:
-        # Netmasks, and zones beside a prefix, are read by Python but not by Go.
-        if not _PREFIX_LENGTH.fullmatch(length) or "%" in address:
+        # Netmasks are read by Python but not by Go.
+        if not _PREFIX_LENGTH.fullmatch(length):
             raise ValueError(text)
         network = ip_network(text, strict=False)
         return Addresses(network.network_address, network.broadcast_address)

@@ -90,6 +90,15 @@ def test_alternatives_that_every_line_passes_are_left_out_as_in_loki(stage: str,
     assert kept.lines.to_pylist() == found
 
 
+@pytest.mark.parametrize("pattern", [".+", "x|.+", ".+|"])
+def test_a_line_of_newlines_alone_is_not_empty(pattern: str) -> None:
+    entries = Entries(np.arange(3), pa.array(["", "\n", "a\n"]), {})
+    for op, found in (("|~", ["\n", "a\n"]), ("!~", [""])):
+        expr = parse(f'{{service_name="a"}} {op} "{pattern}"')
+        assert isinstance(expr, ast.LogSelector) and isinstance(expr.stages[0], ast.LineFilter)
+        assert line_filter(expr.stages[0])(entries, lambda: None).lines.to_pylist() == found
+
+
 def test_the_scan_leaves_out_such_alternatives_too() -> None:
     def pushed(stage: str) -> object:
         expr = parse(f'{{service_name="a"}} {stage}')

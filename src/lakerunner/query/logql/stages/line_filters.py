@@ -14,7 +14,7 @@ from lakerunner.query.logql.addresses import parse_addresses
 from lakerunner.query.logql.entries import Check, Entries, Mask, Stage
 from lakerunner.query.logql.line_patterns import parse_filter_pattern
 from lakerunner.query.logql.stages.address_search import mentioning
-from lakerunner.query.logql.stages.label_patterns import Everything, Search, Simple, simplified
+from lakerunner.query.logql.stages.label_patterns import Everything, NotEmpty, Search, Simple, simplified
 from lakerunner.query.logql.stages.matching import containing, searched
 from lakerunner.query.logql.stages.patterns import fitting, line_pattern
 from lakerunner.query.series import patterns
@@ -55,7 +55,10 @@ def telling(stage: ast.LineFilter) -> ast.LineFilter:
 
 def _telling(pattern: str) -> str:
     searches = simplified(pattern)
-    if searches is None or searches == _EVERYTHING or not patterns.compiled(pattern, False, dot_nl=False).accepts(""):
+    if searches is None or searches == _EVERYTHING:
+        return pattern
+    # A line of newlines alone is not empty.
+    if NotEmpty() not in searches and not patterns.compiled(pattern, False, dot_nl=False).accepts(""):
         return pattern
     return "|".join(map(_searched_for, searches))
 
