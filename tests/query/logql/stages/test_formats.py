@@ -131,10 +131,13 @@ def test_a_label_whose_template_fails_is_not_set() -> None:
     assert made["p.__error_details__"] == _SUBSTR_ERROR.format("label")
 
 
-def test_broken_characters_of_a_label_become_one() -> None:
+def test_half_a_character_of_a_label_is_replaced_as_one() -> None:
     made = _run('| label_format x=`{{ trunc 2 "日" }}`')
     assert _labels(made, 0)["p.x"] == "\ufffd"
     assert _run('| line_format `{{ trunc 2 "日" }}`').lines[0].as_py() == "\ufffd\ufffd"
+    # Bytes that cannot stand together are replaced one by one.
+    assert _labels(_run('| label_format x=`{{ b64dec "nuk=" }}`'), 0)["p.x"] == "\ufffd" * 2
+    assert _labels(_run('| label_format x=`{{ substr 1 3 "日" }}`'), 0)["p.x"] == "\ufffd" * 2
 
 
 def test_line_filters_see_colours_unless_a_label_filter_is_between_them_and_decolorize() -> None:

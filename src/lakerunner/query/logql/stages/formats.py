@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +20,8 @@ from lakerunner.query.logql.stages.template.nodes import Action, Field, Template
 TEMPLATE_ERROR = "TemplateFormatErr"
 #: These are no labels to Loki, except where a template sees all labels of an entry.
 _NO_LABELS = (ERROR, ERROR_DETAILS)
-#: Half of a character, as `trunc` leaves it: of a line each byte is replaced, of a label all that are together.
-_BROKEN_BYTE, _BROKEN_BYTES = re.compile("[\udc80-\udcff]"), re.compile("[\udc80-\udcff]+")
+#: A byte of no character, as `trunc` and `b64dec` leave it.
+_BROKEN_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def line_format(stage: ast.LineFormat) -> Stage:
@@ -33,7 +34,7 @@ def line_format(stage: ast.LineFormat) -> Stage:
             check()
             return entries.with_lines(_label_lines(entries, label))
         made = evaluate(template, "line", entries, check)
-        lines = _valid(made.texts, _BROKEN_BYTE)
+        lines = _valid(made.texts, _line_text)
         if made.errors is None:
             return entries.with_lines(lines)
         lines = pc.if_else(made.errors.is_null(), lines, entries.lines)
@@ -58,7 +59,7 @@ def label_format(stage: ast.LabelFormat) -> Stage:
                 continue
             seen = entries if seen is None else seen
             made = evaluate(template, "label", seen, check)
-            values = _valid(made.texts, _BROKEN_BYTES)
+            values = _valid(made.texts, _label_text)
             if made.errors is not None:
                 values = pc.if_else(made.errors.is_null(), values, pa.scalar(None, pa.string()))
                 entries = _with_errors(entries, made)
@@ -104,11 +105,21 @@ def _with_errors(entries: Entries, made: Formatted) -> Entries:
     return marked.with_label(ERROR_DETAILS, made.errors)
 
 
-def _valid(texts: pa.Array, broken: re.Pattern[str]) -> pa.StringArray:
+def _line_text(raw: bytes) -> str:
+    """Of a line, each byte of no character is replaced."""
+    return _BROKEN_BYTE.sub("\ufffd", raw.decode(errors="surrogateescape"))
+
+
+def _label_text(raw: bytes) -> str:
+    """Of a label, the bytes of half a character are replaced together: Loki leaves that to its clients."""
+    return raw.decode(errors="replace")
+
+
+def _valid(texts: pa.Array, text_of: Callable[[bytes], str]) -> pa.StringArray:
     """The texts with U+FFFD for what is not UTF-8."""
     if pa.types.is_string(texts.type):
         return texts
     encoded = texts.dictionary_encode()
     raw = encoded.dictionary.to_pylist()
-    values = [broken.sub("\ufffd", each.decode(errors="surrogateescape")) for each in raw]
+    values = [text_of(each) for each in raw]
     return pa.array(values, pa.string()).take(encoded.indices)

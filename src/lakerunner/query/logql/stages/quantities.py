@@ -33,7 +33,8 @@ _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+
 _HEX_NUMBER = re.compile(r"[+-]?0[xX]_?(?:[0-9a-fA-F_]+\.?[0-9a-fA-F_]*|\.[0-9a-fA-F_]+)[pP][+-]?\d+", re.ASCII)
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE | re.ASCII)
 _NAN = re.compile("nan", re.IGNORECASE | re.ASCII)
-_SIZE = re.compile(r"[\d.,]*", re.ASCII)
+#: Digits of all scripts.
+_SIZE = re.compile(r"[\d.,]*")
 _PREFIXES = "kmgtpe"
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
@@ -195,7 +196,11 @@ def size(text: str) -> float:
     """
     found = _SIZE.match(text)
     assert found is not None
-    amount = number(found[0].replace(",", ""))
+    digits = found[0]
+    if not digits.isascii():
+        # Characters are counted, and as many bytes are read, so that the last one may be cut.
+        digits = text.encode()[: len(digits)].decode(errors="surrogateescape")
+    amount = number(digits.replace(",", ""))
     unit = text[found.end() :].strip().lower()
     if unit not in _UNITS:
         raise GoError(f"unhandled size name: {unit}")

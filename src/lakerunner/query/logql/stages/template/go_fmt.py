@@ -102,7 +102,7 @@ class _Printf:
             value = self._values[self._number]
             self._number += 1
             if verb == "v":
-                spec = replace(spec, sharp_v=spec.sharp, sharp=False, plus_v=spec.plus, plus=False)
+                spec = replace(spec, sharp_v=spec.sharp, sharp=False, plus=False)
             self._out.append(_formatted(value, verb, spec))
 
     def _flags(self) -> tuple[Spec, bool]:
@@ -234,7 +234,7 @@ def _number(value: int | float | complex, verb: str, spec: Spec) -> str | None:
 
 def _element(value: Value, verb: str, spec: Spec) -> str:
     if value is None or value is NIL:
-        return padded("interface {}(nil)" if spec.sharp_v else "<nil>", spec)
+        return "interface {}(nil)" if spec.sharp_v else "<nil>"
     return _formatted(value, verb, spec)
 
 

@@ -12,6 +12,7 @@ from lakerunner.query.logql.stages.template.go_types import Uint8
 
 #: From this exponent on, and below 1e-4, `%v` writes a float with an exponent.
 _EXPONENT_FROM = 6
+_LEAST_NORMAL = 2.0**-1022
 
 
 def integer(value: int, verb: str, spec: Spec) -> str | None:
@@ -81,14 +82,12 @@ def _float(value: float, verb: str, spec: Spec) -> str:
     if math.isnan(value) or math.isinf(value):
         text = "NaN" if math.isnan(value) else "Inf"
         sign = "-" if value == -math.inf else "+" if spec.plus or (value == math.inf) else " " if spec.space else ""
-        if spec.plus_v and not sign:
-            sign = "+"
         return padded(sign + text, replace(spec, zero=False))
     negative = math.copysign(1, value) < 0
     text = _unsigned(abs(value), verb, spec.precision)
     if spec.sharp and verb not in "bX":
         text = _with_point(text, verb, spec)
-    sign = "-" if negative else "+" if spec.plus or spec.plus_v else " " if spec.space else ""
+    sign = "-" if negative else "+" if spec.plus else " " if spec.space else ""
     if spec.zero and not spec.minus and spec.width is not None:
         text = text.zfill(spec.width - len(sign))
     return padded(sign + text, replace(spec, zero=False))
@@ -98,6 +97,8 @@ def _unsigned(value: float, verb: str, precision: int | None) -> str:
     if verb in "xX":
         return _hexadecimal(value, verb, precision)
     if verb == "b":
+        if value < _LEAST_NORMAL:
+            return f"{int(math.ldexp(value, 1074))}p-1074"
         mantissa, exponent = math.frexp(value)
         return f"{int(mantissa * (1 << 53))}p{exponent - 53:+d}"
     lower = verb.lower()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from lakerunner.query.logql.stages.template.go_types import to_bytes
 
 _ESCAPES = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
+
+#: What cannot stand between back quotes: the quote itself, control characters but the tab, and broken characters.
+_NOT_RAW = re.compile("[`\x00-\x08\x0a-\x1f\x7f\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +24,7 @@ class Spec:
     zero: bool = False
     width: int | None = None
     precision: int | None = None
-    #: `%+v` and `%#v`, whose flags mean something else.
-    plus_v: bool = False
+    #: `%#v`, whose flag means something else.
     sharp_v: bool = False
 
 
@@ -64,7 +67,7 @@ def quoted_text(value: str, raw: bool = False, ascii_only: bool = False) -> str:
     >>> print(quoted_text('a"b\\n'))
     "a\\"b\\n"
     """
-    if raw and "`" not in value and all(c == "\t" or (c.isprintable() and c != "\ufeff") for c in value):
+    if raw and not _NOT_RAW.search(value):
         return f"`{value}`"
     return '"' + "".join(escaped_rune(c, '"', ascii_only) for c in value) + '"'
 
