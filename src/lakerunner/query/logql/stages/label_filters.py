@@ -91,7 +91,7 @@ def judged(entries: Entries, condition: ast.Condition, erred: Mask, check: Check
                 errors = pc.if_else(pa.array(first.keep), pa.scalar(None, pa.string()), errors)
             return Verdict(first.keep | second.keep, _first_error(first.errors, errors))
         case ast.StringFilter(matcher):
-            return Verdict(_matched(entries, matcher, check))
+            return Verdict(_matched(entries, matcher, erred, check))
         case ast.IpFilter(label, op, addresses):
             return Verdict(_addressed(entries, label, op, addresses, erred, check))
         case ast.NumberFilter(label, op, value):
@@ -106,9 +106,13 @@ def _first_error(left: pa.StringArray | None, right: pa.StringArray | None) -> p
     return left if right is None else right if left is None else pc.coalesce(left, right)
 
 
-def _matched(entries: Entries, matcher: Matcher, check: Check) -> Mask:
+def _matched(entries: Entries, matcher: Matcher, erred: Mask, check: Check) -> Mask:
     """An entry without the label counts as one with an empty value."""
     values = entries.label(matcher.name)
+    if matcher.name == ERROR and (new := erred & ~failed(entries)).any():
+        # `size > 1KB and __error__=""`: an earlier part of the filter could not read a value.
+        known = pa.scalar(None, pa.string()) if values is None else plain(values)
+        values = pc.if_else(pa.array(new), FILTER_ERROR, known)
     accepts_empty = bool(matching(pa.array([""]), matcher, check)[0])
     if values is None:
         return np.full(len(entries), accepts_empty)
