@@ -98,6 +98,7 @@ def test_only_wanted_labels_are_made_and_errors_before_the_last_of_them_are_foun
         ('{"a":{"b":["q\\"q"]}}', {"x": '["q"q"]', "y": 'q"q', "z": ""}),
         ('{"a":{"c":1},"b":[1]}', {"x": "", "y": "", "z": ""}),
         ('{"a":{"b":["cut', failing("JSONParserErr", lenient_json.BAD_ARRAY, x="", y="", z="")),
+        ('{"a":{"b":[1"\\u00e9",2"\\q"]}}', {"x": "", "y": '1"é"', "z": ""}),
         ("", {}),
         ("text", failing("JSONParserErr")),
     ],

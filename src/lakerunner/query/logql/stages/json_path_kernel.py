@@ -23,6 +23,7 @@ from lakerunner.query.logql.stages.json_kernel import (
     BAD_JSON,
     FINE,
     NULL,
+    NUMBER,
     STRING,
     after_blanks,
     block_end,
@@ -157,7 +158,8 @@ def _search(data, i, stop, first, last, paths):  # type: ignore[no-untyped-def]
 def _put(out, used, row, path, kind, start, end, how):  # type: ignore[no-untyped-def]
     if kind == NULL:
         how = EMPTY
-    elif kind == ARRAY:
+    elif kind in (ARRAY, NUMBER):
+        # What begins like a number goes on to the next separator, and may hold anything.
         how = JSON_ESCAPED
     return put_field(out, used, row, path, start, end, how)
 

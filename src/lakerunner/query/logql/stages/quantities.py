@@ -43,7 +43,10 @@ _UNITS = {"": 1, "b": 1} | {
 }
 _DURATION_NUMBER = re.compile(r"(\d*)(\.\d*)?", re.ASCII)
 _DURATION_UNIT = re.compile(r"[^.\d]*", re.ASCII)
-_DURATION_UNITS = ("ns", "us", "µs", "μs", "ms", "s", "m", "h")
+_DURATION_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
+_DURATION_UNITS["h"] = 60 * _DURATION_UNITS["m"]
+#: Digits behind the point that count.
+_FRACTION_DIGITS = 18
 _MOST_DIGITS = 1 << 63
 _NS_PER_S = 1_000_000_000
 
@@ -158,6 +161,7 @@ def nanoseconds(text: str) -> int:
 def _duration_error(text: str) -> str:
     invalid = f"time: invalid duration {_time_quoted(text)}"
     rest = text[1:] if text[:1] in ("+", "-") else text
+    total_ns = 0
     while rest:
         found = _DURATION_NUMBER.match(rest)
         assert found is not None
@@ -171,6 +175,11 @@ def _duration_error(text: str) -> str:
             return f"time: missing unit in duration {_time_quoted(text)}"
         if unit[0] not in _DURATION_UNITS:
             return f"time: unknown unit {_time_quoted(unit[0])} in duration {_time_quoted(text)}"
+        fraction = fraction[1 : 1 + _FRACTION_DIGITS]
+        unit_ns = _DURATION_UNITS[unit[0]]
+        total_ns += int(digits or 0) * unit_ns + int(fraction or 0) * unit_ns // 10 ** len(fraction)
+        if total_ns > _MOST_DIGITS:
+            return invalid
         rest = rest[unit.end() :]
     return invalid
 
