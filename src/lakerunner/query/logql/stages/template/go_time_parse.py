@@ -12,6 +12,9 @@ from lakerunner.query.logql.stages.template.go_types import MONTHS, WEEKDAYS
 
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SPACE = " "
+_SHORT_YEAR = re.compile("[-+0-9][0-9]")
+#: What is left of a text must be as long, even where the zone is not.
+_SHORTEST_ZONE = 3
 _ZONE_NAME = re.compile(
     r"ChST|MeST|GMT(?:[+-][0-9]+)?|[+-][0-9]+|[A-Z]{4}T(?![A-Z])|[A-Z]{3}T(?![A-Z])|WITA(?![A-Z])|[A-Z]{3}(?![A-Z])"
 )
@@ -156,7 +159,11 @@ def _read_long_year(parts: _Parts, text: str) -> str:
 
 
 def _read_year(parts: _Parts, text: str) -> str:
-    year, text = _number(text, 2, 2)
+    # A sign may take the place of the first digit.
+    found = _SHORT_YEAR.match(text)
+    if found is None:
+        raise _BadTime
+    year, text = int(found[0]), text[2:]
     parts.year = year + (1900 if year >= 69 else 2000)
     return text
 
@@ -218,7 +225,7 @@ def _read_zone_name(parts: _Parts, text: str) -> str:
         parts.zone = UTC
         return text[3:]
     found = _ZONE_NAME.match(text)
-    if found is None:
+    if found is None or len(text) < _SHORTEST_ZONE:
         raise _BadTime
     name = found[0]
     hours = re.search("[0-9]+", name)
