@@ -26,7 +26,7 @@ from lakerunner.query.logql.entries import ERROR, Entries, Stage, plain, valid
 from lakerunner.query.logql.needed import stored_names
 from lakerunner.query.logql.records import SERVICE_NAME, UNKNOWN_SERVICE, columns_for, entries_of
 from lakerunner.query.logql.selection import selected
-from lakerunner.query.logql.stages.compile import compile_stage, in_order
+from lakerunner.query.logql.stages.compile import assigned_labels, compile_stage, in_order
 from lakerunner.query.logql.stages.unwrap import unwrapped
 from lakerunner.query.series.matchers import Matcher
 from lakerunner.rules.definitions import Materialize
@@ -48,6 +48,8 @@ class _Node:
     ending: list[int] = field(default_factory=list)
     following: dict[ast.Stage, _Node] = field(default_factory=dict)
     compiled: dict[ast.Stage, Stage] = field(default_factory=dict)
+    #: Labels that these stages name.
+    assigned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,8 @@ class LogRules:
             while left:
                 wanted = _wanted(left, rule.after)
                 stage = left.pop(0)
-                following = node.following.setdefault(stage, _Node(wanted))
+                known = node.assigned | assigned_labels(stage)
+                following = node.following.setdefault(stage, _Node(wanted, assigned=known))
                 following.wanted |= wanted
                 following.places.append(place)
                 node = following
@@ -246,7 +249,7 @@ class LogRules:
                 check()
                 run = node.compiled.get(stage)
                 if run is None:
-                    run = node.compiled[stage] = compile_stage(stage, following.wanted)
+                    run = node.compiled[stage] = compile_stage(stage, following.wanted, following.assigned)
                 found = run(lines.of(entries, following.places), check)
             except _FAILURES as error:
                 yield from ((place, error) for place in following.places)

@@ -163,6 +163,14 @@ def test_an_unpacked_line_keeps_replacement_characters() -> None:
     assert [row[4] for row in rows_of(made)] == [{"a": " "}, {}]
 
 
+def test_a_filter_by_address_looks_at_broken_lines_if_their_parser_named_the_label_itself() -> None:
+    lines = ('{"a":"10.0.0.1","b":', '{"a":"1.2.3.4","b":', '{"a":"1.2.3.4"}')
+    address = 'ip("10.0.0.0/8")'
+    assert [labels["a"] for labels in parsed(f"| json | a={address}", *lines)] == ["10.0.0.1"]
+    for stages in (f"| json | label_format x=a | x={address}", f'| json x="a", y="b" | x={address}'):
+        assert [labels["x"] for labels in parsed(stages, *lines)] == ["10.0.0.1", "1.2.3.4"]
+
+
 def test_patterns_capture_up_to_the_next_literal() -> None:
     assert parsed('| pattern "<a> - <b>;<c>"', "x - y;z", "x - y", "x", "", " - ;") == [
         {"a": "x", "b": "y", "c": "z"},

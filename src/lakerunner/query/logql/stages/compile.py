@@ -34,7 +34,11 @@ def compile_stages(stages: Sequence[ast.Stage], wanted: Wanted = None, *, need_l
     groups = list(_groups(in_order(stages)))
     readers = [number for number, (first, *_) in enumerate(groups) if reads_lines(first)]
     last = readers[-1] if readers and not need_lines else -1
-    steps = [_step(group, wanted, is_last=number == last) for number, group in enumerate(groups)]
+    assigned: set[str] = set()
+    steps: list[Stage] = []
+    for number, group in enumerate(groups):
+        assigned |= assigned_labels(group[0])
+        steps.append(_step(group, wanted, frozenset(assigned), is_last=number == last))
 
     def run(entries: Entries, check: Check) -> Entries:
         for step in steps:
@@ -83,27 +87,38 @@ def _groups(stages: Sequence[ast.Stage]) -> Iterator[list[ast.Stage]]:
         yield group
 
 
-def _step(group: Sequence[ast.Stage], wanted: Wanted, *, is_last: bool) -> Stage:
+def assigned_labels(stage: ast.Stage) -> frozenset[str]:
+    """The labels that a stage names: if it is a parser, it asks no filter when it finds them."""
+    match stage:
+        case ast.Json(extractions) | ast.Logfmt(extractions):
+            return frozenset(each.label for each in extractions)
+        case ast.LabelFormat(assignments):
+            return frozenset(each.label for each in assignments)
+    return frozenset()
+
+
+def _step(group: Sequence[ast.Stage], wanted: Wanted, assigned: frozenset[str], *, is_last: bool) -> Stage:
     """`is_last`: nobody reads the lines after the first stage of the group."""
     parser, *others = group
     filters = [stage for stage in others if isinstance(stage, ast.LabelFilter)]
-    parse_some = functools.partial(_compile_last if is_last else compile_stage, parser)
+    parse_some = functools.partial(_compile_last if is_last else compile_stage, parser, assigned=assigned)
     if not filters:
         return parse_some(wanted)
-    return parse_and_filter(parse_some, [stage.condition for stage in filters], wanted)
+    return parse_and_filter(parse_some, [stage.condition for stage in filters], wanted, assigned)
 
 
-def _compile_last(stage: ast.Stage, wanted: Wanted) -> Stage:
-    run = compile_stage(stage, wanted)
+def _compile_last(stage: ast.Stage, wanted: Wanted, assigned: frozenset[str]) -> Stage:
+    run = compile_stage(stage, wanted, assigned)
     return lambda entries, check: run(entries, check).without_lines()
 
 
-def compile_stage(stage: ast.Stage, wanted: Wanted = None) -> Stage:
+def compile_stage(stage: ast.Stage, wanted: Wanted = None, assigned: frozenset[str] = frozenset()) -> Stage:
+    """One stage; `assigned` has the labels that it or earlier stages name."""
     match stage:
         case ast.LineFilter():
             return line_filter(stage)
         case ast.LabelFilter(condition):
-            return lambda entries, check: filtered(entries, condition, check)
+            return lambda entries, check: filtered(entries, condition, check, assigned)
         case ast.Json(()):
             return lambda entries, check: json_fields(entries, wanted, check)
         case ast.Json(extractions):

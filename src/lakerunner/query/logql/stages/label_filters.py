@@ -49,16 +49,20 @@ class Verdict:
         return np.zeros(len(self.keep), np.bool_) if self.errors is None else valid(self.errors)
 
 
-def filtered(entries: Entries, condition: ast.Condition, check: Check) -> Entries:
-    kept, _ = with_verdict(entries, condition, check)
+def filtered(
+    entries: Entries, condition: ast.Condition, check: Check, assigned: frozenset[str] = frozenset()
+) -> Entries:
+    kept, _ = with_verdict(entries, condition, check, assigned)
     return kept
 
 
-def with_verdict(entries: Entries, condition: ast.Condition, check: Check) -> tuple[Entries, Mask]:
-    """The entries that a condition keeps, and which those were."""
+def with_verdict(
+    entries: Entries, condition: ast.Condition, check: Check, assigned: frozenset[str] = frozenset()
+) -> tuple[Entries, Mask]:
+    """The entries that a condition keeps, and which those were. `assigned`: labels that earlier stages name."""
     check()
     erred = failed(entries)
-    if isinstance(condition, ast.IpFilter):
+    if isinstance(condition, ast.IpFilter) and condition.label not in assigned:
         erred &= ~_parsed_before_failing(entries, condition.label)
     verdict = judged(entries, condition, erred, check)
     if verdict.errors is not None:

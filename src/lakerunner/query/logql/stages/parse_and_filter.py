@@ -18,8 +18,13 @@ _SAMPLE, _FEW = 1_024, 8_192
 _MOST = 0.3
 
 
-def parse_and_filter(parser: Callable[[Wanted], Stage], conditions: Sequence[ast.Condition], wanted: Wanted) -> Stage:
-    """`parser` compiles the stage for the labels that are wanted of it."""
+def parse_and_filter(
+    parser: Callable[[Wanted], Stage],
+    conditions: Sequence[ast.Condition],
+    wanted: Wanted,
+    assigned: frozenset[str] = frozenset(),
+) -> Stage:
+    """`parser` compiles the stage for the labels that are wanted of it; `assigned` is that of `with_verdict`."""
     whole = parser(wanted)
     names = frozenset(name for condition in conditions for name in condition_names(condition))
     # With their label, errors behind the last of the names are found too.
@@ -31,7 +36,7 @@ def parse_and_filter(parser: Callable[[Wanted], Stage], conditions: Sequence[ast
         rows: Ints = np.arange(len(entries))
         entries = some(entries.only(read), check)
         for condition in conditions:
-            entries, keep = with_verdict(entries, condition, check)
+            entries, keep = with_verdict(entries, condition, check, assigned)
             rows = rows[keep]
         return rows
 
@@ -43,7 +48,7 @@ def parse_and_filter(parser: Callable[[Wanted], Stage], conditions: Sequence[ast
         entries = whole(entries, check)
         for condition in conditions:
             check()
-            entries = filtered(entries, condition, check)
+            entries = filtered(entries, condition, check, assigned)
         return entries
 
     return run
