@@ -97,7 +97,7 @@ class LogQl:
         except (ValueError, KeyError, TypeError) as reason:
             raise BadInput(f"cannot read an encoded query: {reason!r}") from None
         steps_ns = first_ns + step_ns * np.arange(count, dtype=np.int64)
-        return step_stream(_evaluate(expr, steps_ns, source, check, options))
+        return step_stream(_evaluate(expr, steps_ns, source, check, options, ranged=step_ns > 0))
 
     def kernels(self) -> Sequence[Share]:
         return shares(self.compile)
@@ -220,7 +220,7 @@ class LogSteps(_MetricPlan, StepPlan):
         if not isinstance(source, RowSource):
             raise Bug("cannot evaluate a metric query over logs: its source has no rows")
         options = dataclasses.replace(self.options, max_samples=max_samples)
-        return _evaluate(self.expr, self.steps_ns(steps), source, check, options)
+        return _evaluate(self.expr, self.steps_ns(steps), source, check, options, ranged=self.times.step_ms > 0)
 
     def notes_of(self, document: Mapping[str, Any]) -> Annotations:
         return Annotations.from_json(self.text, document)
@@ -254,7 +254,8 @@ class LogSteps(_MetricPlan, StepPlan):
     ) -> Evaluated:
         """The value of an expression that reads nothing but what it is given."""
         options = dataclasses.replace(self.options, max_samples=max_samples)
-        return _evaluate(expr, self.steps_ns(steps), NoSegments(), check, options, given)
+        ranged = self.times.step_ms > 0
+        return _evaluate(expr, self.steps_ns(steps), NoSegments(), check, options, given, ranged=ranged)
 
 
 class LogValue(_MetricPlan, ValuePlan):
@@ -273,8 +274,10 @@ def _evaluate(
     check: Check,
     options: EngineOptions,
     given: Sequence[Block] = (),
+    *,
+    ranged: bool = False,
 ) -> Evaluated:
-    evaluator = Evaluator(ScannedEntries(source, check), check, options, given)
+    evaluator = Evaluator(ScannedEntries(source, check), check, options, given, ranged=ranged)
     # Division by zero and NaN are values here, not mistakes.
     with np.errstate(all="ignore"):
         block = evaluator.block(expr, steps_ns).pruned()

@@ -133,10 +133,13 @@ def set_operation(
     left: Block,
     right: Block,
     matched_by: Callable[[Sequence[LabelSet]], Sequence[LabelSet]] = lambda labels: labels,
+    *,
+    apart: bool = False,
 ) -> Block:
     """`and`, `or`, `unless`: they depend on which series exist, never on values.
 
-    `matched_by` returns the labels by which series are matched. The result has the labels that they had.
+    `matched_by` returns the labels by which series are matched. The result has the labels that they had. With `apart`,
+    series with equal labels are not merged.
     """
     signature = matching.signature()
     ordinals: dict[Signature, int] = {}
@@ -148,7 +151,8 @@ def set_operation(
     if op == "or":
         on_left = _present_signatures(left, left_ids, len(ordinals), steps)
         rest = right.masked(~on_left[right_ids]) if len(right.labels) else right
-        return concatenated([left, rest.pruned()], steps).merged(by_first_step=True)
+        both = concatenated([left, rest.pruned()], steps)
+        return both if apart else both.merged(by_first_step=True)
     on_right = _present_signatures(right, right_ids, len(ordinals), steps)
     if not len(left.labels):
         return left

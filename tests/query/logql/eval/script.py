@@ -43,6 +43,7 @@ class Case:
     entries: list[Entry]
     query: str
     steps_ns: list[int]
+    ranged: bool
     expected: list[tuple[Labels, Cells]] = field(default_factory=list)
     ordered: bool = False
     fails: str = ""
@@ -63,8 +64,8 @@ def cases_of(path: Path) -> Iterator[Case]:
             if loading:
                 entries = []
             else:
-                query, steps = _evaluation(text)
-                case = Case(f"{path.stem}:{number}", entries, query, steps)
+                query, steps, ranged = _evaluation(text)
+                case = Case(f"{path.stem}:{number}", entries, query, steps, ranged)
         elif loading:
             entries += _loaded(text)
         else:
@@ -88,13 +89,13 @@ def _loaded(text: str) -> Iterator[Entry]:
         yield Entry(at, dict(_labels(labels)), line or "")
 
 
-def _evaluation(text: str) -> tuple[str, list[int]]:
+def _evaluation(text: str) -> tuple[str, list[int], bool]:
     if found := _INSTANT.fullmatch(text):
-        return found[2], [time_ns(found[1])]
+        return found[2], [time_ns(found[1])], False
     found = _RANGE.fullmatch(text)
     assert found, f"no evaluation: {text}"
     first, last, every = map(time_ns, found.groups()[:3])
-    return found[4], list(range(first, last + 1, every))
+    return found[4], list(range(first, last + 1, every)), True
 
 
 def _expect(case: Case, text: str) -> None:

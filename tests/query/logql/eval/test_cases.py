@@ -25,9 +25,9 @@ def test_case(case: Case) -> None:
     steps, source = np.array(case.steps_ns), MemoryEntries(case.entries)
     if case.fails:
         with pytest.raises(EvaluationError, match=case.fails):
-            evaluate(expr, steps, source, lambda: None, EngineOptions())
+            evaluate(expr, steps, source, lambda: None, EngineOptions(), ranged=case.ranged)
         return
-    block = evaluate(expr, steps, source, lambda: None, EngineOptions())
+    block = evaluate(expr, steps, source, lambda: None, EngineOptions(), ranged=case.ranged)
     rows = zip(block.labels, block.values.tolist(), block.valid.tolist(), strict=True)
     found = [
         (labels.pairs, tuple(value if there else None for value, there in zip(values, valid, strict=True)))

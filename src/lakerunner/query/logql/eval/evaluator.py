@@ -38,29 +38,52 @@ _CHOICES = frozenset({"topk", "bottomk"})
 _DIVISIONS = frozenset({"/", "%"})
 
 
-def evaluate(expr: ast.MetricExpr, steps_ns: Ints, source: EntrySource, check: Check, limits: EngineOptions) -> Block:
+def evaluate(
+    expr: ast.MetricExpr,
+    steps_ns: Ints,
+    source: EntrySource,
+    check: Check,
+    limits: EngineOptions,
+    *,
+    ranged: bool = False,
+) -> Block:
     """The value at every step; a scalar is one series without labels.
 
-    With one step, `label_replace` may yield several series with the same labels, as in Loki.
+    In an instant query, `label_replace` may yield several series with the same labels, as in Loki. `ranged` tells a
+    range query of one step from it.
     """
-    return Evaluator(source, check, limits).block(expr, steps_ns)
+    return Evaluator(source, check, limits, ranged=ranged).block(expr, steps_ns)
 
 
 class Evaluator:
     """Evaluates the steps of one query. Scalars are arrays, vectors are blocks."""
 
-    def __init__(self, source: EntrySource, check: Check, limits: EngineOptions, given: Sequence[Block] = ()) -> None:
+    def __init__(
+        self,
+        source: EntrySource,
+        check: Check,
+        limits: EngineOptions,
+        given: Sequence[Block] = (),
+        *,
+        ranged: bool = False,
+    ) -> None:
         self._source = source
         self._given = given
+        self._ranged = ranged
+        #: Whether several series may have the same labels.
+        self._relabelled = False
         # The shared operations on vectors never read series.
         notes = Annotations("", "LogQL")
         self.evaluation = Evaluation(MemorySource(), QueryTimes(0, 0, 0), limits, notes, cancelled=check)
         self._ranges: dict[tuple[ast.RangeAggregate, Needs], Block] = {}
 
     def block(self, expr: ast.MetricExpr, steps_ns: Ints) -> Block:
-        """The value of the query. The series of a single step are in the order of the answer."""
+        """The value of the query. The series of an instant query are in the order of the answer."""
         found = self._vector(expr, steps_ns)
-        if len(steps_ns) != 1 or is_sorted(expr):
+        if self._ranged or len(steps_ns) != 1:
+            # A series has one value at a step.
+            return found.merged() if self._relabelled else found
+        if is_sorted(expr):
             return found
         order = in_order(found.labels)
         return found if order is None else found.rows(order)
@@ -157,7 +180,7 @@ class Evaluator:
         elif isinstance(right, np.ndarray):
             block = vector_scalar(self.evaluation, operation, left, right, swapped=False)
         elif op in SET_OPERATORS:
-            block = set_operation(op, node.matching, left, right, matched_by=valued)
+            block = set_operation(op, node.matching, left, right, matched_by=valued, apart=self._relabelled)
         else:
             # As in Loki, an empty label matches an absent one, and the result has no empty labels.
             sides = (side.relabelled(valued(side.labels)) for side in (left, right))
@@ -167,9 +190,9 @@ class Evaluator:
 
     def _label_replace(self, node: ast.LabelReplace, steps: Ints) -> Block:
         block = self._vector(node.expr, steps)
-        found = relabelled(self.evaluation, block, node.target, node.replacement, node.source, node.pattern)
-        # As in Loki, an instant query may yield series with the same labels.
-        return found if len(steps) == 1 else found.merged()
+        # As in Loki, whatever reads the series tells apart those that came to have the same labels.
+        self._relabelled = True
+        return relabelled(self.evaluation, block, node.target, node.replacement, node.source, node.pattern)
 
 
 def _without_zeros(divisor: Value) -> Value:
