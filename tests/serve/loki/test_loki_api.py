@@ -58,6 +58,11 @@ def test_categorized_labels(loki: httpx.Client) -> None:
     assert stream["stream"] == {"service_name": "shop"}
     assert [value[2]["parsed"] for value in stream["values"]] == [{"order_id": "0"}, {"order_id": "1"}]
     assert stream["values"][0][2]["structuredMetadata"]["detected_level"] == "error"
+    # The header is a list of names.
+    for flags, categorized in (("other,categorize-labels", True), ("categorize-labels-too", False)):
+        header = {"X-Loki-Response-Encoding-Flags": flags}
+        data = loki.get("/loki/api/v1/query_range", params=params, headers=header).json()["data"]
+        assert ("encodingFlags" in data) is categorized
 
 
 def test_values(loki: httpx.Client) -> None:

@@ -64,7 +64,7 @@ def test_without_times_the_last_hour_is_meant() -> None:
     with pytest.raises(BadInput):
         read_bounds(params(start="2", end="1"))
     # A duration has a unit; only steps are also numbers of seconds.
-    for text in ("3600", "1.5", "x"):
+    for text in ("3600", "1.5", "5.", "x"):
         with pytest.raises(BadInput, match="since"):
             read_bounds(params(since=text))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
@@ -89,8 +89,8 @@ async def _run(api: Api, request: Request, params: Params, kind: str, times: Que
     return await api.in_turn(request, caller, kind, text, answer, timeout_ms / 1000 or None)
 
 
-def wants_categories(request: Request) -> bool:
-    return CATEGORIZE in request.headers.get(FLAGS_HEADER, "")
+def wants_categories(request: HTTPConnection) -> bool:
+    return CATEGORIZE in request.headers.get(FLAGS_HEADER, "").split(",")
 
 
 def _streams(

@@ -18,7 +18,7 @@ from lakerunner.model.errors import BadInput, LakeError
 from lakerunner.query.series.times import QueryTimes
 from lakerunner.serve.api import Api
 from lakerunner.serve.loki.answers import LOKI, loki_route
-from lakerunner.serve.loki.query import CATEGORIZE, FLAGS_HEADER, LOGQL
+from lakerunner.serve.loki.query import LOGQL, wants_categories
 from lakerunner.serve.loki.times import QUERY_SINCE_NS, check_entries, read_limit, time_ns
 from lakerunner.serve.params import Params
 from lakerunner.serve.plain_errors import message_of
@@ -49,7 +49,7 @@ def tail_routes(api: Api) -> list[BaseRoute]:
             request = read_tail(Params.in_url(socket.url.query), most)
             async with api.tails.tail(request, caller) as running:
                 await socket.accept()
-                await _serve(socket, running, categorized=CATEGORIZE in socket.headers.get(FLAGS_HEADER, ""))
+                await _serve(socket, running, categorized=wants_categories(socket))
         except LakeError as error:
             await _refuse(socket, error)
 

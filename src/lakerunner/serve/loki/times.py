@@ -51,7 +51,7 @@ def read_bounds(params: Params, since_ns: int = QUERY_SINCE_NS) -> Bounds:
 
 def _parse_since_ns(text: str) -> int:
     """Parse a duration. Unlike a step, it has a unit."""
-    if text[-1:].isdigit() and text != "0":
+    if not text[-1:].isalpha() and text != "0":
         raise BadInput(f'invalid parameter "since": {text[:50]!r} has no unit', hint="give a duration like 90m")
     return parse_span_ms("since", text) * NS_PER_MS
 
