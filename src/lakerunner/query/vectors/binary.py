@@ -53,6 +53,9 @@ def vector_vector(evaluation: Evaluation, operation: BinaryOperation, left: Bloc
     if mixed.any():
         block = _with_histogram_results(match, block, (many, one), mixed)
     match.notes.flush()
+    if steps == 1:
+        # An instant answer may be in order: pairs keep that of the many side, and those without it are last.
+        block = block.rows(np.argsort(np.where(many < 0, len(match.many.labels), many), kind="stable"))
     return block.pruned().merged()
 
 
