@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from lakerunner.serve.loki import tail as loki_tail
 from lakerunner.serve.tails import pending, tails
 from tests.pipeline.delete import deleting
 from tests.query.ingesting import ingest
@@ -168,6 +169,20 @@ def _noticed(drop: Callable[..., None], noticed: threading.Event) -> Callable[..
         noticed.set()
 
     return dropped
+
+
+def test_a_tail_that_fails_ends_with_an_error(lake: WorkerLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loki_tail, "_LOOK_S", 0.2)
+    org_id = org_with_logs(lake, [log_request("cart", lines(0, 1))])
+    with serving(lake, AuthOf(org_id)) as serve:
+        served = serve()
+        with opened(served) as socket:
+            assert messages_of(socket, bool)
+            monkeypatch.setattr(served.lake, "segments", Mock(side_effect=KeyError("no such thing")))
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(timeout=TIMEOUT_S)
+            assert closed.value.rcvd is not None and "the tail failed" in closed.value.rcvd.reason
+        wait_for(lambda: tails_of(served, org_id) == 0)
 
 
 def test_refusals(lake: WorkerLake) -> None:

@@ -174,6 +174,7 @@ class Tail:
             self._drop_left_out(found)
 
     def _drop_left_out(self, found: _Found) -> None:
+        """Tell the reader about the entries that were not kept."""
         if found.first_left_out is not None:
             self.pending.drop(found.first_left_out, found.left_out)
 

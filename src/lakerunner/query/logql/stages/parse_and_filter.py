@@ -24,7 +24,7 @@ def parse_and_filter(
     wanted: Wanted,
     assigned: frozenset[str] = frozenset(),
 ) -> Stage:
-    """`parser` compiles the stage for the labels that are wanted of it; `assigned` is that of `with_verdict`."""
+    """`parser` compiles the stage for the given labels. `assigned` are the labels that it or earlier stages name."""
     whole = parser(wanted)
     names = frozenset(name for condition in conditions for name in condition_names(condition))
     # With their label, errors behind the last of the names are found too.

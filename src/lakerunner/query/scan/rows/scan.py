@@ -230,19 +230,14 @@ class _Scan:
             return segment_schema(opened.footer, self._scan)
 
     def _all_rows(self, segment: RowSegment, ahead: GatheredAhead, gather: _Gather) -> Iterator[pa.RecordBatch]:
-        """The matching rows of a segment. As many as fit are in memory at once: a segment is not ordered by time."""
+        """Yield the matching rows of a segment in order. They are gathered first: a segment is not ordered by time."""
         gathered = self._read(segment, lambda: ahead.take(segment, self._tally))
         yield from self._ordered(gathered, self._scan, segment, ahead, gather)
 
     def _ordered(
-        self,
-        gathered: Gathered,
-        scan: RowScan,
-        segment: RowSegment,
-        ahead: GatheredAhead,
-        gather: _Gather,
+        self, gathered: Gathered, scan: RowScan, segment: RowSegment, ahead: GatheredAhead, gather: _Gather
     ) -> Iterator[pa.RecordBatch]:
-        """Gathered rows in order. Where they were too large, slice by slice."""
+        """Yield gathered rows in order. If they were too large, gather and yield them slice by slice."""
         if isinstance(gathered, TooLarge):
             for part in slices_of(scan, segment, gathered.slices):
                 read = functools.partial(gather, part, segment, self._tally, ahead.spend)
@@ -270,7 +265,7 @@ class _Scan:
     def _gathered(
         self, shape: Shape, most_bytes: int, scan: RowScan, segment: RowSegment, tally: RowTally, spend: Spend
     ) -> Gathered:
-        """All matching rows of a segment, if they fit. Several threads may gather several segments."""
+        """Gather all matching rows of a segment, up to `most_bytes`. Several threads may gather several segments."""
         parts: dict[int, pa.RecordBatch] = {}
         held_bytes, groups = 0, tally.groups
 

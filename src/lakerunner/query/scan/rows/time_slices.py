@@ -1,7 +1,7 @@
 """Cuts the time of a segment whose rows would take too much memory at once.
 
-A segment is sorted by service, so its rows are only in order of time when all of them are there. Rows of one slice of
-its time are found by the bounds of pages; a page at the edge of two slices is read for both.
+A segment is sorted by service, so an ordered scan must gather its rows before it can sort them by time. A slice of its
+time needs only the pages whose bounds overlap the slice; a page at the edge of two slices is read for both.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MARGIN = 1.3
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """The rows of a segment do not fit; each of so many slices of its time probably does."""
+    """The rows of a segment do not fit into memory at once. Cut into `slices`, each slice probably does."""
 
     slices: int
 
     @classmethod
     def of(cls, held_bytes: int, share: float, most_bytes: int) -> TooLarge:
-        """From the bytes of the rows in a share of the segment."""
+        """Estimate the number of slices from the bytes that the rows of a share of the segment take."""
         return cls(min(max(ceil(_MARGIN * held_bytes / share / most_bytes), 2), _MOST_SLICES))
 
 
